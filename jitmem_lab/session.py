@@ -1,0 +1,89 @@
+"""One episode's conversation with its models: every call recorded, every seed derived."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from .errors import InfrastructureError
+from .models.base import ChatModel, Choice
+from .records import Call, Message, Role, Sampling, content_hash
+
+
+class Interrupted(InfrastructureError):
+    """The run was asked to stop; the episode is owed again and leaves no line."""
+
+
+class Session:
+    """Records the calls of one episode and derives its seeds.
+
+    Args:
+        seed: The run's seed.
+        key: The episode's key; with the seed it fixes every random choice, whatever the order of finishing.
+        stop: Set when the run is interrupted; the next call then raises `Interrupted`.
+        on_call: Told of each call as it ends (progress, token counters).
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        key: str = "",
+        stop: threading.Event | None = None,
+        on_call: Callable[[Call], None] | None = None,
+    ) -> None:
+        self.seed_root = seed
+        self.key = key
+        self.calls: list[Call] = []
+        self.seeds: dict[str, int] = {}
+        self._stop = stop
+        self._on_call = on_call
+
+    def seed(self, name: str) -> int:
+        """A 31-bit seed for one named use, the same in every run of the same seed and episode."""
+        value = int(content_hash([self.seed_root, self.key, name], 12), 16) & 0x7FFFFFFF
+        self.seeds[name] = value
+        return value
+
+    def check(self) -> None:
+        """Raise `Interrupted` if the run was asked to stop."""
+        if self._stop is not None and self._stop.is_set():
+            raise Interrupted("the run was interrupted")
+
+    def chat(
+        self, role: Role, model: ChatModel, messages: Sequence[Message], sampling: Sampling, sample: int = 0
+    ) -> str:
+        """A written answer's text; the call is recorded, a failed one too."""
+        self.check()
+        base = Call(
+            role=role, model=model.name, messages=tuple(messages), sampling=sampling, sample=sample
+        )
+        try:
+            reply = model.chat(messages, sampling, sample)
+        except InfrastructureError as error:
+            self._add(base.model_copy(update={"error": str(error), "finish": "error"}))
+            raise
+        self._add(base.model_copy(update={"text": reply.text, "finish": reply.finish, "usage": reply.usage}))
+        return reply.text
+
+    def choose(self, role: Role, model: ChatModel, messages: Sequence[Message], options: Sequence[str]) -> Choice:
+        """A ranking of options; the call is recorded, a failed one too."""
+        self.check()
+        base = Call(role=role, model=model.name, messages=tuple(messages), options=tuple(options))
+        try:
+            choice = model.choose(messages, options)
+        except InfrastructureError as error:
+            self._add(base.model_copy(update={"error": str(error), "finish": "error"}))
+            raise
+        update = {
+            "text": options[choice.index],
+            "scores": choice.scores,
+            "finish": "choice",
+            "usage": choice.usage,
+        }
+        self._add(base.model_copy(update=update))
+        return choice
+
+    def _add(self, call: Call) -> None:
+        self.calls.append(call)
+        if self._on_call is not None:
+            self._on_call(call)

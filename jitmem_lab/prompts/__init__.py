@@ -1,0 +1,79 @@
+"""Prompt templates: one plain-text file a role, versioned by content hash.
+
+A file has sections that begin with a line `[[system]]`, `[[user]]` or `[[assistant]]`; `{name}` is
+replaced by the caller's text in one pass, so that braces inside the inserted text mean nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from ..errors import UserError
+from ..records import Message, content_hash
+
+_FOLDER = Path(__file__).parent
+_SECTION = re.compile(r"^\[\[(system|user|assistant)\]\]\n", re.M)
+_FIELD = re.compile(r"\{([a-z_]+)\}")
+
+
+class Prompt(NamedTuple):
+    """A template."""
+
+    name: str
+    """Its file's name without ending, or the path of a user's own file."""
+    text: str
+    """The whole file."""
+
+    @property
+    def hash(self) -> str:
+        """Content hash, recorded with each run."""
+        return content_hash(self.text)
+
+    def messages(self, **fields: str) -> tuple[Message, ...]:
+        """The messages with every field filled in; a missing field is a `UserError`."""
+        parts = _SECTION.split(self.text)
+        if len(parts) < 3:
+            raise UserError(f"prompt {self.name} has no [[system]], [[user]] or [[assistant]] section")
+
+        def fill(match: re.Match[str]) -> str:
+            if match[1] not in fields:
+                raise UserError(
+                    f"prompt {self.name} uses {{{match[1]}}}, which is not given; it may use "
+                    + ", ".join(f"{{{name}}}" for name in sorted(fields))
+                )
+            return fields[match[1]]
+
+        pairs = zip(parts[1::2], parts[2::2], strict=True)
+        return tuple(
+            Message(role=cast(Any, role), content=_FIELD.sub(fill, body.rstrip("\n"))) for role, body in pairs
+        )
+
+
+@cache
+def _shipped(name: str) -> str | None:
+    file = _FOLDER / f"{name}.txt"
+    return file.read_text(encoding="utf-8") if file.is_file() else None
+
+
+def names() -> list[str]:
+    """Names of the prompts that ship with the package."""
+    return sorted(file.stem for file in _FOLDER.glob("*.txt"))
+
+
+def load_prompt(name: str) -> Prompt:
+    """A shipped prompt by name, or a user's own by path (ending in `.txt`)."""
+    shipped = _shipped(name) if re.fullmatch(r"[a-z0-9_]+", name) else None
+    if shipped is not None:
+        return Prompt(name, shipped)
+    if name.endswith(".txt"):
+        try:
+            return Prompt(name, Path(name).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"prompt file {name} cannot be read: {error.strerror}") from None
+    near = difflib.get_close_matches(name, names(), 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UserError(f"there is no prompt {name!r}{hint} Shipped are {', '.join(names())}")

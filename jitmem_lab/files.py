@@ -1,0 +1,76 @@
+"""Small file operations that a kill at any moment cannot tear."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write `text` to `path` so that a reader sees the old or the new content, never a part."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a readable JSON file atomically."""
+    write_atomic(path, json.dumps(value, indent=1, ensure_ascii=True, default=str) + "\n")
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append one line durably; a kill leaves at most a torn last line."""
+    data = (line + "\n").encode("ascii")
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fdatasync(handle)
+    finally:
+        os.close(handle)
+
+
+def drop_torn_line(path: Path) -> bool:
+    """Cut a last line that has no line end, as a kill leaves it; True if there was one."""
+    if not path.exists():
+        return False
+    with path.open("rb+") as file:
+        size = file.seek(0, os.SEEK_END)
+        position, keep = size, 0
+        while position > 0:
+            start = max(0, position - (1 << 16))
+            file.seek(start)
+            found = file.read(position - start).rfind(b"\n")
+            if found >= 0:
+                keep = start + found + 1
+                break
+            position = start
+        if keep == size:
+            return False
+        file.truncate(keep)
+        return True
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The whole lines of a file; a torn last line is left out."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for raw in file:
+            if raw.endswith(b"\n"):
+                yield raw[:-1].decode("utf-8", "surrogatepass")

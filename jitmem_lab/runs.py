@@ -48,7 +48,9 @@ class RunLock:
                 self._handle = handle
                 return
         os.close(handle)
-        raise UserError(f"another process is writing {self.path.parent}; wait for it or choose another folder")
+        raise UserError(
+            f"another process is writing {self.path.parent}; wait for it or choose another folder"
+        )
 
     def release(self) -> None:
         """Give the lock back."""
@@ -82,7 +84,9 @@ class Run:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
-            raise UserError(f"there is no run directory {self.path}; `jitmem runs list` shows those there are")
+            raise UserError(
+                f"there is no run directory {self.path}; `jitmem runs list` shows those there are"
+            )
         file = self.path / "config.json"
         if not file.exists():
             raise UserError(f"{self.path} is no run directory: it has no config.json")

@@ -54,9 +54,7 @@ class Session:
     ) -> str:
         """A written answer's text; the call is recorded, a failed one too."""
         self.check()
-        base = Call(
-            role=role, model=model.name, messages=tuple(messages), sampling=sampling, sample=sample
-        )
+        base = Call(role=role, model=model.name, messages=tuple(messages), sampling=sampling, sample=sample)
         try:
             reply = model.chat(messages, sampling, sample)
         except InfrastructureError as error:
@@ -65,7 +63,9 @@ class Session:
         self._add(base.model_copy(update={"text": reply.text, "finish": reply.finish, "usage": reply.usage}))
         return reply.text
 
-    def choose(self, role: Role, model: ChatModel, messages: Sequence[Message], options: Sequence[str]) -> Choice:
+    def choose(
+        self, role: Role, model: ChatModel, messages: Sequence[Message], options: Sequence[str]
+    ) -> Choice:
         """A ranking of options; the call is recorded, a failed one too."""
         self.check()
         base = Call(role=role, model=model.name, messages=tuple(messages), options=tuple(options))

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
-from ..records import Episode, Recall, Task
+from ..records import Episode, Recall, Task, Trajectory
 from ..session import Session
+
+Gate = Literal["judge", "environment", "all+labels"]
+"""Who lets a trajectory in: the model's verdict, the environment's word, or nobody (all, with the verdict shown)."""
 
 
 class Memory(Protocol):
-    """A memory system, bound to the run's store."""
+    """A memory system. It holds no state of its own outside its store in the run directory."""
 
     name: str
     """Name it is chosen by."""
+    needs_judge: bool
+    """Whether it uses a model's verdict on each trajectory."""
 
     def settings(self) -> dict[str, Any]:
         """Everything that changes what it recalls or remembers; recorded in the run's config."""
+        ...
+
+    def open(self, folder: Path | None) -> None:
+        """Open or create its store in a run directory (None: in main memory). Called before anything below."""
+        ...
+
+    def warm(self, trajectories: Sequence[Trajectory]) -> None:
+        """Take in demonstrations before the stream begins; doing it twice changes nothing."""
         ...
 
     def snapshot(self) -> int:
@@ -24,13 +38,23 @@ class Memory(Protocol):
         ...
 
     def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
-        """What memory gives for `task`, seen from `snapshot`."""
+        """What memory gives for `task`, seen from `snapshot`. Called from many threads at once.
+
+        Raises:
+            InfrastructureError: A model's server failed.
+        """
         ...
 
-    def remember(self, episodes: Sequence[Episode]) -> None:
-        """Take in a finished batch, in task order and durably; an episode already taken in changes nothing."""
+    def remember(self, episode: Episode, session: Session) -> dict[str, Any]:
+        """Take in a finished episode, durably and whole or not at all; twice changes nothing.
+
+        Returns what changed, for the record. Called after the batch, in task order.
+
+        Raises:
+            InfrastructureError: A model's server failed; nothing was written.
+        """
         ...
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the store; calling it twice is fine."""
         ...

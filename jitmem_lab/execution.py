@@ -1,0 +1,202 @@
+"""The executor: a frozen model that plays one episode, shown the payload at every step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from .benchmarks.base import Env, Observation
+from .errors import UserError
+from .models.base import ChatModel
+from .parsing import match_admissible, parse_action, strip_thinking
+from .prompts import load_prompt
+from .records import Message, Sampling, Step, Task, Trajectory
+from .session import Session
+from .traces import cut_middle
+
+Act = Literal["write", "choose"]
+"""`write`: the model writes the action. `choose`: it ranks the admissible ones by likelihood."""
+
+NO_ACTION = "Nothing happens. (No command was given.)"
+"""What the executor is told after an answer without a command; the environment is not asked."""
+
+
+class Executor:
+    """Plays episodes with a frozen model.
+
+    Args:
+        model: Any chat model; `choose` needs one that scores options.
+        act: Writing the action (large models) or choosing it (small models).
+        history: Number of last turns shown with their observation (paper: 3; authors' code: 5). When
+            choosing, every action taken is listed and `history` of them come with what was seen after.
+        max_steps: Limit of turns (paper: 30; 200 in τ²); None takes the benchmark's.
+        no_repeat: When choosing, the last so many actions can't be chosen again (0 in the paper's setting).
+        temperature: 1.0 in the paper; 0 takes the likeliest. When choosing it must be 0.
+        top_p, top_k, max_tokens, thinking: Sampling of written answers.
+        max_observation_chars: Longer observations are cut in prompts (never in the record); None never cuts.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        act: Act = "write",
+        history: int = 3,
+        max_steps: int | None = None,
+        no_repeat: int = 0,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        max_tokens: int = 4096,
+        thinking: bool | None = None,
+        prompt: str | None = None,
+        max_observation_chars: int | None = 8000,
+    ) -> None:
+        if act not in ("write", "choose"):
+            raise UserError(f"act must be 'write' or 'choose', not {act!r}")
+        if history < 0 or no_repeat < 0 or (max_steps is not None and max_steps < 1):
+            raise UserError("history and no_repeat must be 0 or more, and max_steps 1 or more")
+        self.model = model
+        self.act = act
+        self.history = history
+        self.max_steps = max_steps
+        self.no_repeat = no_repeat if act == "choose" else 0
+        self.prompt = load_prompt(prompt or f"alfworld_{act}")
+        self.max_observation_chars = max_observation_chars
+        self.sampling = Sampling(
+            temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, thinking=thinking
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that changes an episode."""
+        return {
+            "model": self.model.identity(),
+            "act": self.act,
+            "history": self.history,
+            "max_steps": self.max_steps,
+            "no_repeat": self.no_repeat,
+            "prompt": self.prompt.name,
+            "prompt_hash": self.prompt.hash,
+            "max_observation_chars": self.max_observation_chars,
+            "sampling": self.sampling.model_dump() if self.act == "write" else None,
+        }
+
+    def messages(
+        self, task: Task, payload: str, past: Sequence[Step], now: Observation
+    ) -> tuple[Message, ...]:
+        """The exact prompt of one step; the task is in it from the first step on."""
+        if self.act == "choose":
+            return self.prompt.messages(
+                task=task.description, advice=_block(payload), steps=self._numbered(past, now)
+            )
+        return self.prompt.messages(
+            task=task.description,
+            advice=f"\nAdvice from earlier experience with such tasks:\n{payload}\n" if payload else "",
+            turns=str(len(past)),
+            history=self._recent(past),
+            observation=self._shown(now.text),
+            admissible="\n".join(f"- {option}" for option in now.admissible),
+        )
+
+    def _shown(self, text: str) -> str:
+        return (
+            text if self.max_observation_chars is None else cut_middle(text, self.max_observation_chars).text
+        )
+
+    def _recent(self, past: Sequence[Step]) -> str:
+        if not past or not self.history:
+            return ""
+        recent = past[-self.history :]
+        first = len(past) - len(recent) + 1
+        lines = ["The last of them:"]
+        for number, step in enumerate(recent, first):
+            lines += [
+                f"[Turn {number}] You saw: {self._shown(step.observation)}",
+                f"You did: {step.action or '-'}",
+            ]
+        return "\n".join(lines)
+
+    def _numbered(self, past: Sequence[Step], now: Observation) -> str:
+        seen = [step.observation for step in past[1:]] + [now.text]
+        lines = []
+        for number, step in enumerate(past, 1):
+            lines.append(f"{number}. {step.action}")
+            if len(past) - number < self.history:
+                lines.append(f"   ({' '.join(self._shown(seen[number - 1]).split())})")
+        lines.append(f"{len(past) + 1}.")
+        return "\n".join(lines)
+
+    def play(
+        self,
+        env: Env,
+        task: Task,
+        payload: str,
+        session: Session,
+        *,
+        max_steps: int = 30,
+        environment: str = "",
+        on_step: Callable[[Step], None] | None = None,
+    ) -> Trajectory:
+        """One whole episode.
+
+        Raises:
+            InfrastructureError: The model's server or the environment failed; nothing counts then.
+        """
+        now = env.reset()
+        past: list[Step] = []
+        limit = self.max_steps or max_steps
+        while not now.done and len(past) < limit:
+            session.check()
+            raw, action = self._decide(task, payload, past, now, session)
+            matched = match_admissible(action, now.admissible)
+            begun = time.perf_counter()
+            after = env.step(matched or action) if action else now._replace(text=NO_ACTION, reward=0.0)
+            step = Step(
+                observation=now.text,
+                admissible=now.admissible,
+                raw=raw,
+                action=matched or action,
+                valid=matched is not None,
+                reward=after.reward,
+                seconds=time.perf_counter() - begun,
+            )
+            past.append(step)
+            if on_step is not None:
+                on_step(step)
+            now = after
+        return Trajectory(
+            task=task,
+            steps=tuple(past),
+            final_observation=now.text,
+            outcome="success" if now.success else "failure",
+            reward=now.reward,
+            environment=environment,
+        )
+
+    def _decide(
+        self, task: Task, payload: str, past: Sequence[Step], now: Observation, session: Session
+    ) -> tuple[str, str]:
+        messages = self.messages(task, payload, past, now)
+        if self.act == "choose":
+            barred = {step.action for step in past[-self.no_repeat :]} if self.no_repeat else set()
+            options = [option for option in now.admissible if option not in barred] or list(now.admissible)
+            if not options:
+                return "", ""
+            choice = session.choose("executor", self.model, messages, options)
+            return options[choice.index], options[choice.index]
+        sampling = self.sampling
+        if sampling.temperature > 0:
+            sampling = sampling.model_copy(update={"seed": session.seed(f"act{len(past)}")})
+        raw = session.chat("executor", self.model, messages, sampling)
+        return raw, parse_action(raw)
+
+
+def _block(payload: str) -> str:
+    return f"\n{payload}\n" if payload else ""
+
+
+def without_thinking(trajectory: Trajectory) -> Trajectory:
+    """The trajectory as the bank keeps it: think blocks removed from the raw texts."""
+    steps = tuple(step.model_copy(update={"raw": strip_thinking(step.raw)}) for step in trajectory.steps)
+    return trajectory.model_copy(update={"steps": steps})

@@ -1,0 +1,42 @@
+"""`none`: no memory, the baseline of every table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..records import Episode, Recall, Task, Trajectory
+from ..session import Session
+
+
+class NoMemory:
+    """Recalls nothing and remembers nothing."""
+
+    name = "none"
+    needs_judge = False
+
+    def settings(self) -> dict[str, Any]:
+        """Only the name."""
+        return {"name": self.name}
+
+    def open(self, folder: Path | None) -> None:
+        """There is no store."""
+
+    def warm(self, trajectories: Sequence[Trajectory]) -> None:
+        """Demonstrations are ignored."""
+
+    def snapshot(self) -> int:
+        """Always the same state."""
+        return 0
+
+    def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
+        """Nothing."""
+        return Recall()
+
+    def remember(self, episode: Episode, session: Session) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def close(self) -> None:
+        """There is nothing to close."""

@@ -1,0 +1,222 @@
+"""`raw`: a bank of whole trajectories, the top-k of them shown to the executor as they are.
+
+The control that the paper lacks: JitMem without its curator. (Evo-Memory, arXiv 2511.20857, calls it ExpRAG.)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ..bank import MemoryBank
+from ..errors import UserError
+from ..execution import without_thinking
+from ..models.base import ChatModel
+from ..parsing import strip_thinking
+from ..prompts import load_prompt
+from ..records import Episode, Recall, RetrievedTrace, Sampling, Task, Trajectory, content_hash
+from ..session import Session
+from ..traces import TraceFormat, fit, trace_text
+from .base import Gate
+
+Retrieval = Literal["bm25", "shuffled", "empty"]
+"""`shuffled`: k random traces, the control for relevance. `empty`: none, the control for the bank."""
+Traces = Literal["raw", "distilled"]
+"""`distilled`: each trajectory is turned at write time into at most three lessons, and those are retrieved."""
+
+
+class RawMemory:
+    """A bank of trajectories, retrieved by BM25 over task descriptions.
+
+    Stores whole trajectories that pass the gate; nothing is distilled unless `traces="distilled"`.
+
+    Args:
+        k: Traces retrieved (paper: 3).
+        gate: What lets a trajectory in (paper: the judge's verdict).
+        retrieval: How traces are found.
+        traces: What is kept of a trajectory (`distilled` is the paper's ablation, table 9).
+        trace_format: How a trajectory is written into a prompt.
+        exclude_own: A task never retrieves a trajectory of its own task id; how often it would have is counted.
+        tokenizer, idf: Settings of the index, see `bank.MemoryBank`.
+        max_trace_tokens: Tokens that all traces together may take in a prompt.
+        distiller: The model that distils; needed for `traces="distilled"`.
+    """
+
+    name = "raw"
+
+    def __init__(
+        self,
+        *,
+        k: int = 3,
+        gate: Gate = "judge",
+        retrieval: Retrieval = "bm25",
+        traces: Traces = "raw",
+        trace_format: TraceFormat = "full",
+        exclude_own: bool = True,
+        tokenizer: str = "words",
+        idf: str = "okapi",
+        max_trace_tokens: int | None = 24_000,
+        distiller: ChatModel | None = None,
+    ) -> None:
+        for name, value, allowed in (
+            ("gate", gate, get_args(Gate)),
+            ("retrieval", retrieval, get_args(Retrieval)),
+            ("traces", traces, get_args(Traces)),
+            ("trace_format", trace_format, get_args(TraceFormat)),
+        ):
+            if value not in allowed:
+                raise UserError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        if k < 1:
+            raise UserError(f"k must be 1 or more, not {k}; for no traces use retrieval='empty'")
+        if traces == "distilled" and distiller is None:
+            raise UserError("traces='distilled' needs a distiller model")
+        self.k = k
+        self.gate = gate
+        self.retrieval = retrieval
+        self.traces = traces
+        self.trace_format: TraceFormat = trace_format
+        self.exclude_own = exclude_own
+        self.max_trace_tokens = max_trace_tokens
+        self.distiller = distiller
+        self._index = {"tokenizer": tokenizer, "idf": idf}
+        self._bank: MemoryBank | None = None
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether a model's verdict decides or labels."""
+        return self.gate != "environment"
+
+    @property
+    def bank(self) -> MemoryBank:
+        """The open bank."""
+        if self._bank is None:
+            raise UserError("this memory is not open: call open(folder) first, or run it in a stream")
+        return self._bank
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that changes what it recalls or remembers."""
+        distil = load_prompt("distill")
+        return {
+            "name": self.name,
+            "k": self.k,
+            "gate": self.gate,
+            "retrieval": self.retrieval,
+            "traces": self.traces,
+            "trace_format": self.trace_format,
+            "exclude_own": self.exclude_own,
+            "max_trace_tokens": self.max_trace_tokens,
+            "index": dict(self._index),
+            "distiller": None
+            if self.distiller is None or self.traces == "raw"
+            else {"model": self.distiller.identity(), "prompt": distil.name, "prompt_hash": distil.hash},
+        }
+
+    def open(self, folder: Path | None) -> None:
+        """Open or create `bank.sqlite` in the run directory."""
+        self._bank = MemoryBank(":memory:" if folder is None else folder / "bank.sqlite", **self._index)
+
+    def warm(self, trajectories: Sequence[Trajectory]) -> None:
+        """Put demonstrations into the bank, in the order given."""
+        if self.traces == "distilled":
+            raise UserError("warm_start goes with traces='raw': demonstrations are not distilled")
+        self.bank.append(
+            [
+                (f"warm:{content_hash(t.model_dump())}", t, {"success": True, "warm": True})
+                for t in trajectories
+            ]
+        )
+
+    def snapshot(self) -> int:
+        """Number of traces in the bank."""
+        return self.bank.snapshot()
+
+    def retrieve(self, task: Task, snapshot: int, session: Session) -> Recall:
+        """The traces for `task`, with no payload yet."""
+        own = task.task_id if self.exclude_own else None
+        query = task.retrieval_key
+        if self.retrieval == "empty":
+            return Recall(query=query, bank_size=snapshot, notes={"retrieval": "empty"})
+        if self.retrieval == "shuffled":
+            order = list(range(1, snapshot + 1))
+            random.Random(session.seed("retrieval")).shuffle(order)
+            stored = [self.bank.get(n) for n in order[: self.k + 50]]
+            others = [s for s in stored if s.trajectory.task.task_id != own][: self.k]
+            pairs = [(s, 0.0) for s in others]
+            excluded = 0
+        else:
+            found = self.bank.search(query, self.k, snapshot=snapshot, exclude_task=own)
+            pairs = [(self.bank.get(hit.id), hit.score) for hit in found.hits]
+            excluded = found.excluded
+        traces = tuple(
+            RetrievedTrace(
+                trace_id=stored.id,
+                rank=rank,
+                score=score,
+                task_id=stored.trajectory.task.task_id,
+                description=stored.trajectory.task.description,
+                text=self._text(stored.trajectory, stored.labels),
+            )
+            for rank, (stored, score) in enumerate(pairs, 1)
+        )
+        return Recall(query=query, bank_size=snapshot, traces=traces, self_excluded=excluded)
+
+    def _text(self, trajectory: Trajectory, labels: dict[str, Any]) -> str:
+        label = bool(labels.get("success")) if self.gate == "all+labels" else None
+        if "lessons" in labels:
+            return str(labels["lessons"])
+        return trace_text(trajectory, self.trace_format, label)
+
+    def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
+        """The top-k traces as they are, best first."""
+        recall = self.retrieve(task, snapshot, session)
+        cut = fit(
+            [t.text for t in recall.traces], self.max_trace_tokens or 10**9, lambda text: len(text) // 3
+        )
+        traces = tuple(
+            trace.model_copy(update={"text": text, "cut_chars": lost})
+            for trace, (text, lost) in zip(recall.traces, cut, strict=True)
+        )
+        blocks = [f"Task: {trace.description}\nSteps to do it:\n{trace.text}" for trace in traces]
+        return recall.model_copy(update={"traces": traces, "payload": "\n\n".join(blocks)})
+
+    def remember(self, episode: Episode, session: Session) -> dict[str, Any]:
+        """Append the trajectory if the gate lets it in."""
+        trajectory, verdict = episode.trajectory, episode.verdict
+        if trajectory is None or episode.outcome == "error":
+            return {"stored": False, "why": "no finished trajectory"}
+        if self.gate == "environment":
+            success: bool | None = episode.outcome == "success"
+        else:
+            success = verdict.success
+        if success is None:
+            return {"stored": False, "why": "no usable verdict"}
+        if not success and self.gate != "all+labels":
+            return {"stored": False, "why": "judged a failure" if self.needs_judge else "failed"}
+        labels: dict[str, Any] = {"success": success, "gate": self.gate, "reward": trajectory.reward}
+        if self.traces == "distilled":
+            labels["lessons"] = self._distil(trajectory, success, session)
+        return {
+            "stored": True,
+            "id": self.bank.append([(episode.key, without_thinking(trajectory), labels)])[0],
+        }
+
+    def _distil(self, trajectory: Trajectory, success: bool, session: Session) -> str:
+        model = self.distiller
+        assert model is not None
+        prompt = load_prompt("distill")
+        fields = {"task": trajectory.task.description, "result": "success" if success else "failure"}
+        sampling = Sampling(temperature=0.0, max_tokens=512)
+        frame = sum(model.count_tokens(m.content) for m in prompt.messages(**fields, trace=""))
+        budget = model.context - sampling.max_tokens - frame - 64
+        text = fit([trace_text(trajectory)], budget, model.count_tokens)[0].text
+        return strip_thinking(
+            session.chat("distiller", model, prompt.messages(**fields, trace=text), sampling)
+        )
+
+    def close(self) -> None:
+        """Close the bank."""
+        if self._bank is not None:
+            self._bank.close()
+            self._bank = None

@@ -10,7 +10,7 @@ from ..records import Episode, Recall, Task, Trajectory
 from ..session import Session
 
 Gate = Literal["judge", "environment", "all+labels"]
-"""Who lets a trajectory in: the model's verdict, the environment's word, or nobody (all, with the verdict shown)."""
+"""Who lets a trajectory in: the model's verdict, the environment, or nobody (all, the verdict shown)."""
 
 
 class Memory(Protocol):
@@ -26,7 +26,7 @@ class Memory(Protocol):
         ...
 
     def open(self, folder: Path | None) -> None:
-        """Open or create its store in a run directory (None: in main memory). Called before anything below."""
+        """Open or create its store in a run directory (None: in main memory); called first."""
         ...
 
     def warm(self, trajectories: Sequence[Trajectory]) -> None:

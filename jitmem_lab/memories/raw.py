@@ -24,7 +24,7 @@ from .base import Gate
 Retrieval = Literal["bm25", "shuffled", "empty"]
 """`shuffled`: k random traces, the control for relevance. `empty`: none, the control for the bank."""
 Traces = Literal["raw", "distilled"]
-"""`distilled`: each trajectory is turned at write time into at most three lessons, and those are retrieved."""
+"""`distilled`: a trajectory is turned at write time into at most three lessons; those are shown instead."""
 
 
 class RawMemory:
@@ -38,7 +38,7 @@ class RawMemory:
         retrieval: How traces are found.
         traces: What is kept of a trajectory (`distilled` is the paper's ablation, table 9).
         trace_format: How a trajectory is written into a prompt.
-        exclude_own: A task never retrieves a trajectory of its own task id; how often it would have is counted.
+        exclude_own: A task never retrieves a trajectory of its own task id; how often it would is counted.
         tokenizer, idf: Settings of the index, see `bank.MemoryBank`.
         max_trace_tokens: Tokens that all traces together may take in a prompt.
         distiller: The model that distils; needed for `traces="distilled"`.

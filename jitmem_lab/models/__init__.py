@@ -1,0 +1,81 @@
+"""Language models behind one protocol (`base.ChatModel`): `load_model` and the forms it understands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from .base import ChatModel, Choice, Reply
+
+__all__ = ["FORMS", "ChatModel", "Choice", "Reply", "load_model"]
+
+FORMS = (
+    "smol (the embedded SmolLM2-135M-Instruct)",
+    "openai:BASE_URL#MODEL (any OpenAI-compatible server)",
+    "hf:PATH_OR_ID (transformers in process)",
+    "replay:RUN_DIRECTORY (answers from an earlier run)",
+)
+"""The forms of a model's name, for help texts and errors."""
+
+
+def load_model(
+    spec: str,
+    *,
+    cache: Path | None = None,
+    concurrency: int = 8,
+    timeout: float = 120.0,
+    retries: int = 5,
+    **options: Any,
+) -> ChatModel:
+    """The model that `spec` names, ready to answer.
+
+    Args:
+        spec: One of `FORMS`.
+        cache: SQLite file that answers every repeated call without the model; None for no cache.
+        concurrency: Most calls at a time (served models; in process, the longest batch).
+        timeout: Seconds one request may take (served models).
+        retries: Most further tries after a failed request (served models).
+        **options: The backend's own settings, see `hf.HfModel` and `served.ServedModel`.
+
+    Raises:
+        UserError: Unknown form or setting, missing package or key, or a model that isn't there.
+        InfrastructureError: The embedded model can't be fetched.
+    """
+    kind, _, rest = spec.strip().partition(":")
+    try:
+        model = _load(kind, rest, concurrency, timeout, retries, options)
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        unknown = str(error).rsplit("'", 2)[-2]
+        raise UserError(
+            f"model {kind!r} has no setting {unknown!r}; see its documentation for those it has"
+        ) from None
+    if model is None:
+        raise UserError(f"unknown model {_hide(spec)!r}; use one of: {'; '.join(FORMS)}")
+    return model
+
+
+def _load(
+    kind: str, rest: str, concurrency: int, timeout: float, retries: int, options: dict[str, Any]
+) -> ChatModel | None:
+    if kind == "smol" and not rest:
+        from . import smol
+        from .hf import HfModel
+
+        about = {"model": "SmolLM2-135M-Instruct", "weights": smol.GGUF_SHA256[:16]}
+        fixed = {"name": "smol", "about": about, "max_batch": concurrency, "dtype": "float32"}
+        return HfModel(str(smol.ensure()), **{**fixed, **options})
+    if kind == "hf" and rest:
+        from .hf import HfModel
+
+        return HfModel(rest, **{"max_batch": concurrency, **options})
+    return None
+
+
+def _hide(spec: str) -> str:
+    """`spec` without a user, password or query in it."""
+    import re
+
+    return re.sub(r"//[^/@#]*@", "//…@", spec).partition("?")[0]

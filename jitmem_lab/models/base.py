@@ -22,7 +22,7 @@ class Reply(NamedTuple):
 class Choice(NamedTuple):
     """A ranking of options."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     """The likeliest option (the first of equals)."""
     scores: tuple[float, ...]
     """Mean log-probability per token of each option, in the order given, rounded to 1e-6."""

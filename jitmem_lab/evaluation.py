@@ -1,0 +1,271 @@
+"""One evaluation: a flat set of parameters in, a run directory out.
+
+This is the unit of every sweep: notebooks, the demo and the command line all come through `evaluate`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .benchmarks import load_benchmark
+from .curation import Curator
+from .errors import UserError
+from .execution import Executor
+from .judging import Judge
+from .memories import load_memory
+from .models import load_model
+from .models.base import ChatModel
+from .presets import PRESETS
+from .records import content_hash
+from .runs import Run
+from .stream import run_stream
+
+
+class EvalConfig(BaseModel):
+    """What to run. Parameters left out take the preset's value; unknown ones are an error.
+
+    See `presets` for the values of `paper`, `authors-code` and `small` and where they come from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, protected_namespaces=())
+
+    preset: Literal["paper", "authors-code", "small"] = "small"
+    """Where parameters left out come from."""
+    benchmark: str = "alfworld"
+    """Benchmark to play."""
+    split: str = "generated_test"
+    """Its split."""
+    games: int | None = None
+    """Number of tasks from the start of the order; None takes all."""
+    order: int | None = 0
+    """Seed of the permutation of tasks; None keeps the data's order."""
+    memory: str = "jitmem"
+    """Memory system: none, raw, jitmem."""
+    model: str = "smol"
+    """The executor's model: smol, openai:URL#NAME, hf:PATH, replay:RUN."""
+    curator_model: str | None = None
+    """The curator's model; None takes the executor's."""
+    judge_model: str | None = None
+    """The judge's model; None takes the executor's (as in the paper)."""
+    act: Literal["write", "choose"]
+    """Whether the executor writes its action or chooses it by likelihood."""
+    history: int
+    """Turns of history in the executor's prompt."""
+    max_steps: int
+    """Limit of turns."""
+    no_repeat: int
+    """When choosing: the last so many actions can't be chosen again."""
+    temperature: float
+    """Executor temperature, when writing."""
+    max_tokens: int
+    """Longest executor answer, when writing."""
+    thinking: bool | None = None
+    """Whether the executor may think first; None leaves the server's default."""
+    batch_size: int
+    """Tasks that share one snapshot of memory."""
+    k: int
+    """Traces retrieved."""
+    gate: Literal["judge", "environment", "all+labels"]
+    """What lets a trajectory into the bank."""
+    retrieval: Literal["bm25", "shuffled", "empty"] = "bm25"
+    """How traces are found; the last two are controls."""
+    traces: Literal["raw", "distilled"] = "raw"
+    """What is kept of a trajectory."""
+    trace_format: Literal["full", "actions"]
+    """How a trace is written into a prompt."""
+    exclude_own: bool = True
+    """Whether a task may never retrieve a trajectory of its own task id."""
+    tokenizer: str
+    """Tokenizer of the index: words, whitespace, lower-whitespace."""
+    idf: str = "okapi"
+    """Idf of the index: okapi (as rank-bm25) or lucene."""
+    warm_start: int
+    """Demonstrations of the train split put into the bank before the stream."""
+    max_trace_tokens: int | None = None
+    """Tokens that all traces together may take in the curator's prompt; None takes what its context leaves."""
+    task_conditioned: bool = True
+    """Whether the curator is told the task."""
+    on_empty: Literal["skip", "call"]
+    """Whether the curator is asked when nothing was retrieved."""
+    curator_form: Literal["advice", "plan"]
+    """How the curator is asked."""
+    curator_prompt: str | None = None
+    """A shipped curator prompt by name, or an own one by path."""
+    curator_temperature: float
+    """Curator temperature."""
+    curator_top_p: float
+    """Curator nucleus."""
+    curator_top_k: int
+    """Curator top-k; 0 keeps all."""
+    curator_max_tokens: int
+    """Longest payload."""
+    judge_form: Literal["json", "choose"]
+    """How the judge is asked."""
+    seed: int = 0
+    """Root of every random choice."""
+
+    @classmethod
+    def make(cls, **parameters: Any) -> EvalConfig:
+        """A config from a preset and what differs from it.
+
+        Raises:
+            UserError: Unknown parameter, preset or value.
+        """
+        preset = parameters.get("preset", cls.model_fields["preset"].default)
+        if preset not in PRESETS:
+            raise UserError(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
+        for name in parameters:
+            if name not in cls.model_fields:
+                near = difflib.get_close_matches(name, cls.model_fields, 1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(cls.model_fields)}"
+                raise UserError(f"there is no parameter {name!r}; {hint}")
+        try:
+            return cls(**(PRESETS[preset] | parameters))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise UserError(
+                f"{where}={first.get('input')!r} is not possible: {first['msg'].lower()}"
+            ) from None
+
+    def folder(self, root: str | Path = "runs") -> Path:
+        """The run directory that this config has by default: the same config always the same one."""
+        digest = content_hash(self.model_dump(), 8)
+        return Path(root) / f"{self.benchmark}-{self.split}-{self.memory}-{digest}"
+
+
+def evaluate(
+    config: EvalConfig,
+    *,
+    out: str | Path | None = None,
+    concurrency: int = 2,
+    cache: str | Path | None = None,
+    timeout: float = 120.0,
+    progress: bool = True,
+    models: dict[str, ChatModel] | None = None,
+) -> Run:
+    """Run (or resume, or merely reopen) one evaluation.
+
+    Args:
+        config: What to run.
+        out: The run directory; None takes `config.folder()`.
+        concurrency: Episodes at once; changes no result.
+        cache: SQLite file of model answers, shared between runs; None for none.
+        timeout: Seconds after which a model call counts as failed.
+        progress: Whether to draw a bar.
+        models: Models already loaded, by spec; they are left open.
+
+    Raises:
+        UserError: Wrong parameters, missing data, or `out` holds another run.
+    """
+    own: dict[str, ChatModel] = {}
+
+    def model(spec: str) -> ChatModel:
+        if models and spec in models:
+            return models[spec]
+        if spec not in own:
+            own[spec] = load_model(
+                spec, cache=None if cache is None else Path(cache), concurrency=concurrency, timeout=timeout
+            )
+        return own[spec]
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: [m.close() for m in own.values()])
+        bench = stack.enter_context(contextlib.closing(load_benchmark(config.benchmark, split=config.split)))
+        tasks = bench.tasks(limit=config.games, order=config.order)
+        if not tasks:
+            raise UserError(f"split {config.split} of {config.benchmark} has no tasks")
+        executor = Executor(
+            model(config.model),
+            act=config.act,
+            history=config.history,
+            max_steps=config.max_steps,
+            no_repeat=config.no_repeat,
+            temperature=config.temperature if config.act == "write" else 0.0,
+            max_tokens=config.max_tokens,
+            thinking=config.thinking,
+        )
+        memory = make_memory(config, model)
+        judge = (
+            Judge(model(config.judge_model or config.model), form=config.judge_form)
+            if memory.needs_judge
+            else None
+        )
+        warm = (
+            bench.demonstrations(config.warm_start, config.seed)
+            if config.warm_start and config.memory != "none"
+            else []
+        )
+        return run_stream(
+            bench,
+            memory,
+            executor,
+            out=config.folder() if out is None else out,
+            tasks=tasks,
+            judge=judge,
+            warm_start=warm,
+            batch_size=config.batch_size,
+            concurrency=concurrency,
+            seed=config.seed,
+            request=config.model_dump(),
+            progress=progress,
+        )
+
+
+def make_memory(config: EvalConfig, model: Any) -> Any:
+    """The memory system of a config; `model` gives a chat model by spec."""
+    if config.memory == "none":
+        return load_memory("none")
+    options: dict[str, Any] = {
+        "k": config.k,
+        "gate": config.gate,
+        "retrieval": config.retrieval,
+        "traces": config.traces,
+        "trace_format": config.trace_format,
+        "exclude_own": config.exclude_own,
+        "tokenizer": config.tokenizer,
+        "idf": config.idf,
+    }
+    curator_model = config.curator_model or config.model
+    if config.traces == "distilled":
+        options["distiller"] = model(curator_model)
+    if config.memory == "raw":
+        return load_memory("raw", **options)
+    if config.memory != "jitmem":
+        return load_memory(config.memory, **options)
+    return load_memory(
+        "jitmem", curator=make_curator(config, model(curator_model)), on_empty=config.on_empty, **options
+    )
+
+
+def make_curator(config: EvalConfig, model: ChatModel) -> Curator:
+    """The curator of a config."""
+    return Curator(
+        model,
+        prompt=config.curator_prompt,
+        form=config.curator_form,
+        task_conditioned=config.task_conditioned,
+        max_tokens=config.curator_max_tokens,
+        temperature=config.curator_temperature,
+        top_p=config.curator_top_p,
+        top_k=config.curator_top_k,
+        max_trace_tokens=config.max_trace_tokens,
+    )
+
+
+def rerun(run: str | Path | Run, out: str | Path, **operation: Any) -> Run:
+    """Run again what an earlier run directory records, into a new one.
+
+    Raises:
+        UserError: The run was not made by `evaluate`, or its config no longer fits this version.
+    """
+    earlier = run if isinstance(run, Run) else Run(run)
+    request = earlier.config.get("request")
+    if not request:
+        raise UserError(f"{earlier.path} records no request; it was made by run_stream directly")
+    return evaluate(EvalConfig.make(**request), out=out, **operation)

@@ -1,0 +1,60 @@
+"""Named sets of parameters, each value with where it comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PAPER: dict[str, Any] = {
+    "act": "write",
+    "history": 3,
+    "max_steps": 30,
+    "no_repeat": 0,
+    "temperature": 1.0,
+    "max_tokens": 4096,
+    "batch_size": 10,
+    "k": 3,
+    "gate": "judge",
+    "trace_format": "full",
+    "curator_form": "advice",
+    "curator_temperature": 0.6,
+    "curator_top_p": 0.95,
+    "curator_top_k": 20,
+    "curator_max_tokens": 4096,
+    "judge_form": "json",
+    "on_empty": "skip",
+    "tokenizer": "whitespace",
+    "warm_start": 0,
+}
+"""The published protocol (30 turns, window 3, executor temperature 1.0 with 4,096 new tokens, k = 3, batches
+of 10, curator sampling 0.6 / 0.95 / 20). Not published, so chosen here: the curator's token limit and the
+tokenizer (as in the authors' code), no curator call on an empty bank, the judge at temperature 0."""
+
+AUTHORS_CODE: dict[str, Any] = PAPER | {
+    "history": 5,
+    "on_empty": "call",
+}
+"""As the authors' repository runs it: a window of 5, and the curator asked on an empty bank too."""
+
+SMALL: dict[str, Any] = PAPER | {
+    "act": "choose",
+    "history": 0,
+    "max_steps": 15,
+    "no_repeat": 3,
+    "temperature": 0.0,
+    "gate": "environment",
+    "trace_format": "actions",
+    "curator_form": "plan",
+    "curator_temperature": 0.0,
+    "curator_top_p": 1.0,
+    "curator_top_k": 0,
+    "curator_max_tokens": 120,
+    "judge_form": "choose",
+    "tokenizer": "words",
+    "warm_start": 100,
+}
+"""For models of a few hundred million parameters: they choose among the admissible actions by likelihood,
+curate by continuing a list, and start from a bank of demonstrations of the train split, since alone they
+win too few games to fill one. The gate is the environment: such a model is no judge."""
+
+PRESETS: dict[str, dict[str, Any]] = {"paper": PAPER, "authors-code": AUTHORS_CODE, "small": SMALL}
+"""Presets by name."""

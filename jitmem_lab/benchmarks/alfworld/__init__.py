@@ -1,0 +1,1 @@
+"""ALFWorld: real games of the official data, and households that the package generates itself."""

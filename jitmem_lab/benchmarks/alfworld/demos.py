@@ -1,0 +1,108 @@
+"""Oracle-played trajectories, kept in the user's cache so that the second time is instant."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from ...data import cache_dir
+from ...errors import InfrastructureError
+from ...records import Step, Task, Trajectory, content_hash
+from ..base import Env
+
+if TYPE_CHECKING:
+    from .benchmark import Alfworld
+
+
+def play_actions(env: Env, task: Task, actions: list[str], environment: str) -> Trajectory:
+    """The trajectory of playing `actions` until they or the episode end."""
+    steps: list[Step] = []
+    seen = env.reset()
+    for action in actions:
+        started = time.perf_counter()
+        after = env.step(action)
+        steps.append(
+            Step(
+                observation=seen.text,
+                admissible=seen.admissible,
+                raw=action,
+                action=action,
+                valid=action in seen.admissible,
+                reward=after.reward,
+                seconds=round(time.perf_counter() - started, 6),
+            )
+        )
+        seen = after
+        if seen.done:
+            break
+    return Trajectory(
+        task=task,
+        steps=tuple(steps),
+        final_observation=seen.text,
+        outcome="success" if seen.success else "failure",
+        reward=seen.reward,
+        environment=environment,
+        source="oracle",
+    )
+
+
+def demonstrations(benchmark: Alfworld, tasks: list[Task]) -> list[Trajectory]:
+    """Trajectories of the oracle on `tasks`, in their order.
+
+    Raises:
+        InfrastructureError: The oracle failed on a task, so data and mechanics don't fit.
+    """
+    environment = f"{benchmark.name} {benchmark.version}"
+    keys = [content_hash(["oracle", environment, task.model_dump()], 32) for task in tasks]
+    known = _read(keys)
+
+    def play(index: int) -> Trajectory:
+        task = tasks[index]
+        env = benchmark.make_env(task)
+        try:
+            played = play_actions(env, task, benchmark.oracle(task), environment)
+        finally:
+            env.close()
+        if played.outcome != "success":
+            raise InfrastructureError(f"the walkthrough of {task.task_id!r} no longer solves its game")
+        return played
+
+    owed = [index for index, key in enumerate(keys) if key not in known]
+    if owed:
+        with ThreadPoolExecutor(benchmark.pool.limit) as threads:
+            fresh = {keys[index]: done for index, done in zip(owed, threads.map(play, owed), strict=True)}
+        _write(fresh)
+        known |= fresh
+    return [known[key] for key in keys]
+
+
+def _connect() -> sqlite3.Connection:
+    path = cache_dir() / "alfworld" / "demonstrations.sqlite"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(path, timeout=30)
+    db.execute("CREATE TABLE IF NOT EXISTS played (key TEXT PRIMARY KEY, line BLOB)")
+    return db
+
+
+def _read(keys: list[str]) -> dict[str, Trajectory]:
+    """Cached trajectories; an unreadable cache is an empty one."""
+    found: dict[str, Trajectory] = {}
+    with (
+        contextlib.suppress(sqlite3.Error, OSError, ValueError, zlib.error),
+        contextlib.closing(_connect()) as db,
+    ):
+        for key in keys:
+            row = db.execute("SELECT line FROM played WHERE key = ?", (key,)).fetchone()
+            if row:
+                found[key] = Trajectory.from_line(zlib.decompress(row[0]).decode())
+    return found
+
+
+def _write(fresh: dict[str, Trajectory]) -> None:
+    rows = [(key, zlib.compress(played.to_line().encode())) for key, played in fresh.items()]
+    with contextlib.suppress(sqlite3.Error, OSError), contextlib.closing(_connect()) as db, db:
+        db.executemany("INSERT OR REPLACE INTO played VALUES (?, ?)", rows)

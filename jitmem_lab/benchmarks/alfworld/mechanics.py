@@ -1,0 +1,93 @@
+"""ALFWorld's real mechanics, as they run inside a worker process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import UserError
+from . import memo as memoised
+from .native import Libraries
+
+HIDDEN = frozenset({"help"})
+"""Commands left out of the admissible list: they never change a game."""
+
+
+class Host:
+    """Makes games in this process.
+
+    Args:
+        memo: Whether TextWorld's pure functions are memoised (same games, several times faster).
+    """
+
+    def __init__(self, memo: bool = True) -> None:
+        import fast_downward
+
+        self._libraries = Libraries()
+        fast_downward.load_lib = self._libraries.take
+        if memo:
+            memoised.install()
+
+    def open(self, spec: dict[str, Any]) -> Game:
+        """A live game from `spec`: `domain`, `grammar` (task sentence included) and `problem` texts."""
+        return Game(spec, self._libraries)
+
+    def plan(self, spec: dict[str, Any]) -> list[str]:
+        """The planner's solution of a game; empty when it finds none."""
+        game = Game(spec, self._libraries)
+        try:
+            return game.plan()
+        finally:
+            game.close()
+
+
+class Game:
+    """One live game. Every answer is `[text, admissible, reward, done, won]`."""
+
+    def __init__(self, spec: dict[str, Any], libraries: Libraries) -> None:
+        from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
+        from textworld.core import EnvInfos
+        from textworld.envs.pddl.pddl import PddlEnv
+
+        self._libraries = libraries
+        base = PddlEnv(EnvInfos(won=True, admissible_commands=True))
+        self._library: Any = base.downward_lib
+        self._base = base
+        self._env = AlfredDemangler(base)
+        try:
+            self._env.load(
+                {
+                    "pddl_domain": spec["domain"],
+                    "grammar": spec["grammar"],
+                    "pddl_problem": spec["problem"],
+                }
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def reset(self) -> list[Any]:
+        """Start over."""
+        state = self._env.reset()
+        return _answer(state, 0.0, False)
+
+    def step(self, action: str) -> list[Any]:
+        """Act; an unknown command is answered by the game's own text."""
+        if not isinstance(action, str):
+            raise UserError(f"an action must be a string, not {type(action).__name__}")
+        state, reward, done = self._env.step(action)
+        return _answer(state, float(reward), bool(done))
+
+    def plan(self) -> list[str]:
+        """The planner's actions from the present state to the goal; empty when it finds none."""
+        return [str(action) for action in self._base._pddl_state.replan(self._base._entity_infos)]
+
+    def close(self) -> None:
+        """Give the native library back for the next game."""
+        if self._library is not None:
+            self._libraries.give(self._library)
+            self._library = None
+
+
+def _answer(state: Any, reward: float, done: bool) -> list[Any]:
+    admissible = [command for command in state["admissible_commands"] if command not in HIDDEN]
+    return [state.feedback, admissible, reward, done, bool(state["won"])]

@@ -222,7 +222,7 @@ def _from_text(parameter: Parameter, text: str) -> Any:
     if kind == "any":
         return text if value is _MISSING else value
     if value is _MISSING or not isinstance(value, dict if kind == "dict" else (list, tuple, set)):
-        example = '\'{"a": 1}\'' if kind == "dict" else "'[\"a\", \"b\"]'"
+        example = "'{\"a\": 1}'" if kind == "dict" else '\'["a", "b"]\''
         raise _refuse(parameter, text, f"write it as {example}")
     return _suit(parameter, value)
 
@@ -309,12 +309,15 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, os.PathLike) and isinstance(os.fspath(value), str):
         return os.fspath(value)
-    if isinstance(value, bool | int | float | str):  # a subclass: an enum, or numpy's float64
-        return next(base(value) for base in (int, float, str) if isinstance(value, base))
+    if isinstance(value, str):  # a subclass, whose own __str__ may say something else
+        return "".join([value])
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
         return _plain(value.tolist())
     raise UserError(
-        f"was given a {type(value).__name__}, which a notebook cannot take; pass texts, numbers, lists or dicts"
+        f"was given a {type(value).__name__}, which a notebook cannot take; "
+        "pass texts, numbers, lists or dicts"
     )
 
 

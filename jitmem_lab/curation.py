@@ -123,6 +123,6 @@ class Curator:
 
     @staticmethod
     def plan_text(messages: Sequence[Message], payload: str) -> str:
-        """A continued list with the number that the prompt already began."""
-        last = messages[-1].content.rstrip().rsplit("\n", 1)[-1]
-        return f"{last} {payload}" if last.rstrip(".").isdigit() else payload
+        """The block that the prompt began (task, heading, first number) with what the model went on to write."""
+        begun = messages[-1].content.rstrip().rsplit("\n\n", 1)[-1]
+        return f"{begun} {payload}"

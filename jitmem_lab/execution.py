@@ -88,7 +88,9 @@ class Executor:
         """The exact prompt of one step; the task is in it from the first step on."""
         if self.act == "choose":
             return self.prompt.messages(
-                task=task.description, advice=_block(payload), steps=self._numbered(past, now)
+                task=task.description,
+                advice=f"{payload}\n\n" if payload else "",
+                steps=self._numbered(past, now),
             )
         return self.prompt.messages(
             task=task.description,
@@ -192,8 +194,10 @@ class Executor:
         return raw, parse_action(raw)
 
 
-def _block(payload: str) -> str:
-    return f"\n{payload}\n" if payload else ""
+def plan_payload(task: Task, actions: Sequence[str]) -> str:
+    """A list of actions as payload, in the form that a small model continues best: a solved example."""
+    steps = "\n".join(f"{number}. {action}" for number, action in enumerate(actions, 1))
+    return f"Task: {task.description}\nSteps to do it:\n{steps}"
 
 
 def without_thinking(trajectory: Trajectory) -> Trajectory:

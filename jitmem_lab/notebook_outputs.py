@@ -18,6 +18,7 @@ WIDGET_LIMIT = 2_000_000
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _STATE = "application/vnd.jupyter.widget-state+json"
 _ROWS = 40
+_NOTE = 100  # room for the note of a cut, so that what was cut once is not cut again
 _MOVES = re.compile(r"(\r|\n|\x1b\[A)")
 
 
@@ -100,7 +101,7 @@ class BoundedStream:
 
 def cut(text: str, limit: int = TEXT_LIMIT) -> str:
     """`text` with its middle left out if it is longer than `limit`."""
-    if len(text) <= limit:
+    if len(text) <= limit + _NOTE:
         return text
     half = limit // 2
     return f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"
@@ -109,6 +110,8 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
 def shorten(output: Any) -> None:
     """Cut the plain text of one output in place; HTML and images stay whole, for half of them is none."""
     if output.output_type == "stream":
+        if len(output.text) <= STREAM_LIMIT + _NOTE and "\r" not in output.text:
+            return
         stream = BoundedStream()
         stream.feed(output.text)
         output.text = stream.text()

@@ -7,7 +7,6 @@ import copy
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InfrastructureError, JitmemError, UserError
+from .files import write_atomic
 from .notebook_parameters import (
     check_values,
     notebook_parameters,
@@ -217,24 +217,6 @@ def _json(value: Any) -> str:
     return json.dumps(json_safe(value), indent=1, ensure_ascii=True, allow_nan=False)
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write `text` so that a reader sees the old file or the new one, never a part."""
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).chmod(0o666 & ~_umask())
-    Path(file.name).replace(path)
-
-
-def _umask() -> int:
-    mask = os.umask(0o22)
-    os.umask(mask)
-    return mask
-
-
 class _Run:
     """One execution and its status file."""
 
@@ -291,7 +273,7 @@ class _Run:
                 self._keep(self.target, watch.cell, whole=True)
             state, error, raised = "completed", "", SystemExit
         except KeyboardInterrupt:
-            state, error, raised = "interrupted", "it was interrupted", KeyboardInterrupt
+            state, error, raised = "interrupted", "interrupted", KeyboardInterrupt
         except PapermillExecutionError as e:
             state, error, raised = self._cell_error(e)
         except CellTimeoutError:
@@ -307,7 +289,7 @@ class _Run:
         finally:
             watch.kernel_log.close()
             if watch.interrupted and state != "completed":
-                state, error, raised = "interrupted", "it was interrupted", KeyboardInterrupt
+                state, error, raised = "interrupted", "interrupted", KeyboardInterrupt
             self._end(state, error, watch.cell)
         if state != "completed":
             raise raised(self._sentence(error))
@@ -315,7 +297,7 @@ class _Run:
     @staticmethod
     def _cell_error(error: Any) -> tuple[str, str, type[BaseException]]:
         if error.ename == "KeyboardInterrupt":
-            return "interrupted", "it was interrupted", KeyboardInterrupt
+            return "interrupted", "interrupted", KeyboardInterrupt
         message = clean_text(error.evalue, 1000)
         if error.ename == "UserError":
             return "failed", message, UserError

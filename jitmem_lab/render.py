@@ -42,4 +42,89 @@ def escape(text: Any, limit: int | None = 2000) -> str:
 
 
 class RichRepr:
-    """Mixin."""
+    """Mixin of records: a short `repr`, and HTML for a notebook cell."""
+
+    def __repr_args__(self) -> Any:
+        """Fields with short values: what pydantic, rich and IPython's printer show."""
+        for name, value in _fields(self):
+            yield name, _Short(short_repr(value))
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={value!r}" for name, value in self.__repr_args__())
+        return _clip(f"{type(self).__name__}({inner})", REPR_LIMIT)
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        """This record as HTML: escaped, cut, readable in light and dark themes."""
+        from .render_html import record_html
+
+        return record_html(self)
+
+
+REPR_LIMIT = 2000
+"""Longest `repr` of a record, in characters."""
+
+
+class _Short(str):
+    """A text that is its own `repr`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _fields(record: Any) -> list[tuple[str, Any]]:
+    """Names and values of a record, unknown fields of a newer writer included."""
+    values = dict(record.__dict__)
+    values.update(getattr(record, "__pydantic_extra__", None) or {})
+    return [(name if name.isidentifier() else clean_text(name, 80), value) for name, value in values.items()]
+
+
+def _clip(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def short_repr(value: Any, depth: int = 2, text: int = 120, items: int = 3) -> str:
+    """A bounded `repr` of plain values and records, printable on any terminal.
+
+    Args:
+        value: What to show.
+        depth: Levels of records and containers that are opened.
+        text: Longest text shown.
+        items: Most items of a container shown.
+    """
+    if isinstance(value, str):
+        return repr(clean_text(value, text)).replace("\\\\", "\\")
+    if isinstance(value, RichRepr):
+        name = type(value).__name__
+        if depth < 1:
+            return f"{name}(…)"
+        inner = (f"{k}={short_repr(v, depth - 1, text, items)}" for k, v in _fields(value))
+        return _clip(f"{name}({', '.join(inner)})", 600)
+    if isinstance(value, dict | list | tuple | set | frozenset):
+        return _short_container(value, depth, text, items)
+    return _clip(clean_text(repr(value), 4 * text), 2 * text)
+
+
+def _short_container(value: Any, depth: int, text: int, items: int) -> str:
+    opening, closing = ("{", "}") if isinstance(value, dict | set | frozenset) else ("[", "]")
+    if isinstance(value, tuple):
+        opening, closing = "(", ",)" if len(value) == 1 else ")"
+    if not value:
+        return opening + closing.lstrip(",")
+    if depth < 1:
+        return f"{opening}… {len(value):,} items{closing.lstrip(',')}"
+    shown = []
+    for item in list(value)[:items]:
+        entry = short_repr(item, depth - 1, text, items)
+        shown.append(
+            f"{entry}: {short_repr(value[item], depth - 1, text, items)}"
+            if isinstance(value, dict)
+            else entry
+        )
+    if len(value) > items:
+        shown.append(f"… {len(value) - items:,} more")
+    return opening + ", ".join(shown) + closing

@@ -135,12 +135,13 @@ def test_a_failing_cell_leaves_the_old_output_and_a_failed_notebook(tmp_path: Pa
     path = make(tmp_path, "1/0", "print('never')")
     out = tmp_path / "out.ipynb"
     out.write_text("old")
-    with pytest.raises(NotebookError, match="ZeroDivisionError.*cell 3 of 4.*failed.ipynb"):
+    with pytest.raises(NotebookError, match=r"ZeroDivisionError.*cell 3 of 4.*failed\.ipynb"):
         run(path)
     assert out.read_text() == "old"
     failed = nbformat.read(tmp_path / "out.failed.ipynb", as_version=4)
     nbformat.validate(failed)
-    marks = [c.metadata.papermill["status"] for c in failed.cells if "status" in c.metadata.get("papermill", {})]
+    marks = [c.metadata.get("papermill", {}).get("status") for c in failed.cells]
+    marks = [mark for mark in marks if mark]
     assert marks == ["completed", "completed", "failed", "pending"]
     assert read_status(out)["state"] == "failed"
     path = make(tmp_path, "1")
@@ -223,8 +224,8 @@ def test_long_progress_floods_and_huge_prints_stay_small_and_valid(tmp_path: Pat
     cells = (
         "import sys\nfrom tqdm import tqdm\n"
         "for i in tqdm(range(10_000), mininterval=0, miniters=1):\n    pass\nprint('last word')",
-        "from tqdm.auto import tqdm as auto\nfor i in auto(range(10_000), mininterval=0, miniters=50):\n    pass",
-        "for i in range(5000):\n    print(i, flush=True); print(i, file=sys.stderr)",
+        "from tqdm.auto import tqdm as auto\nfor i in auto(range(10_000), miniters=50):\n    pass",
+        "for i in range(2500):\n    print(i, flush=True); print(i, file=sys.stderr)",
         "from IPython.display import display\nfor i in range(2000):\n    display(i)",
         "print('x' * 5_000_000)",
         "'y' * 5_000_000",
@@ -241,8 +242,9 @@ def test_long_progress_floods_and_huge_prints_stay_small_and_valid(tmp_path: Pat
     assert "last word" in bar
     displays = notebook.cells[5].outputs
     assert [displays[0].data["text/plain"], displays[-1].data["text/plain"]] == ["0", "1999"]
-    assert "4,9" in texts(out)[-3]
-    state = notebook.metadata.get("widgets", {}).get("application/vnd.jupyter.widget-state+json", {"state": {}})
+    assert "4,98" in texts(out)[-3]
+    widgets = notebook.metadata.get("widgets", {})
+    state = widgets.get("application/vnd.jupyter.widget-state+json", {"state": {}})
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             view = output.get("data", {}).get("application/vnd.jupyter.widget-view+json")
@@ -260,7 +262,8 @@ def test_surrogates_controls_and_separators_do_not_break_a_cell(tmp_path: Path) 
     shown = texts(out)
     assert len(shown) == 4
     assert all("\\ud83d" in text for text in shown)
-    assert not any(o.output_type == "error" for c in nbformat.read(out, 4).cells for o in c.get("outputs", []))
+    cells_run = nbformat.read(out, as_version=4).cells
+    assert not any(o.output_type == "error" for cell in cells_run for o in cell.get("outputs", []))
 
 
 def test_default_outputs_get_names_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,10 +33,10 @@ class Curator:
         prompt: Name of a shipped prompt or path of an own one; None takes the form's own. It may use
             `{task}` and `{traces}`.
         form: How the model is asked.
-        task_conditioned: Off, the curator isn't told the task (the paper's ablation, table 9).
+        task_conditioned: Off, the curator isn't told the task (paper, table 9).
         max_tokens: Longest payload. The paper does not state its value at evaluation.
-        temperature, top_p, top_k: The paper's curator sampling is 0.6, 0.95, 20 (`FACTS`: published protocol).
-        max_trace_tokens: Tokens that all traces together may take; None takes what the model's context leaves.
+        temperature, top_p, top_k: The paper samples its curator at 0.6, 0.95, 20.
+        max_trace_tokens: Tokens that all traces together may take; None takes what the context leaves.
             Longer traces lose their middle, and the cut is recorded.
     """
 
@@ -123,6 +123,6 @@ class Curator:
 
     @staticmethod
     def plan_text(messages: Sequence[Message], payload: str) -> str:
-        """The block that the prompt began (task, heading, first number) with what the model went on to write."""
+        """The block that the prompt began (task, heading, first number) and how the model went on."""
         begun = messages[-1].content.rstrip().rsplit("\n\n", 1)[-1]
         return f"{begun} {payload}"

@@ -1,0 +1,321 @@
+"""The streaming loop: snapshots, outcomes, resume, interruption; the same results however it was run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jitmem_lab.analysis import results_table
+from jitmem_lab.curation import Curator
+from jitmem_lab.errors import InfrastructureError, UserError
+from jitmem_lab.execution import Executor
+from jitmem_lab.files import read_lines
+from jitmem_lab.judging import Judge
+from jitmem_lab.memories import load_memory
+from jitmem_lab.runs import Run, diff, list_runs
+from jitmem_lab.stream import plan, run_stream
+
+from .doubles import ButtonBenchmark, RuleModel, demonstration
+
+pytestmark = pytest.mark.unit
+
+
+def stream(
+    out, *, bench=None, memory="jitmem", n=12, concurrency=1, batch_size=5, seed=0, model=None, **options
+):
+    model = model or RuleModel()
+    bench = bench or ButtonBenchmark(n)
+    judge = options.pop("judge", None)
+    warm = options.pop("warm", ())
+    options.setdefault("gate", "environment") if memory != "none" else None
+    if memory == "jitmem":
+        options.setdefault("curator", Curator(model))
+    return run_stream(
+        bench,
+        load_memory(memory, **options),
+        Executor(model, temperature=1.0),
+        out=out,
+        batch_size=batch_size,
+        concurrency=concurrency,
+        seed=seed,
+        judge=judge,
+        warm_start=warm,
+        progress=False,
+    )
+
+
+@pytest.mark.parametrize("memory", ["none", "raw", "jitmem"])
+def test_concurrency_changes_nothing(tmp_path, memory):
+    tables = [
+        results_table(stream(tmp_path / f"c{c}", memory=memory, concurrency=c, n=23).latest()) for c in (1, 8)
+    ]
+    assert tables[0] == tables[1]
+    assert tables[0].count("success") > 3, "the world must let some episodes win, or this shows nothing"
+
+
+def test_seed_changes_results(tmp_path):
+    a, b = (results_table(stream(tmp_path / str(s), seed=s, n=20).latest()) for s in (0, 1))
+    assert a != b
+
+
+def test_batch_sees_one_snapshot_and_order_of_writes_is_task_order(tmp_path):
+    run = stream(
+        tmp_path / "r",
+        n=20,
+        batch_size=5,
+        concurrency=8,
+        gate="all+labels",
+        judge=Judge(RuleModel(rule=lambda text, _: '{"success": true, "rationale": "x"}')),
+    )
+    sizes = {}
+    for episode in run.latest():
+        sizes.setdefault(episode.batch, set()).add(episode.recall.bank_size)
+    assert sizes == {0: {0}, 1: {5}, 2: {10}, 3: {15}}
+    bank = run.bank()
+    stored = [bank.get(n).trajectory.task.task_id for n in range(1, 21)]
+    assert stored == [f"b{i}" for i in range(20)]
+
+
+def test_a_task_twice_in_one_batch_does_not_see_its_twin(tmp_path):
+    bench = ButtonBenchmark(4)
+    tasks = bench.tasks() + bench.tasks()
+    assert len({slot.key for slot in plan(tasks, 8)}) == 8
+    run = run_stream(
+        bench,
+        load_memory("raw", gate="environment", exclude_own=False),
+        Executor(RuleModel(), temperature=1.0),
+        out=tmp_path / "r",
+        tasks=tasks,
+        batch_size=8,
+        concurrency=4,
+        progress=False,
+    )
+    assert all(not episode.recall.traces for episode in run.latest())
+    assert len(run.latest()) == 8
+
+
+def test_own_task_is_excluded_and_counted(tmp_path):
+    bench = ButtonBenchmark(4)
+    warm = [demonstration(task) for task in bench.tasks()]
+    run = stream(tmp_path / "r", bench=bench, memory="raw", warm=warm, batch_size=4)
+    for episode in run.latest():
+        assert episode.task.task_id not in {trace.task_id for trace in episode.recall.traces}
+        assert episode.recall.self_excluded == 1
+    open_run = stream(
+        tmp_path / "open", bench=bench, memory="raw", warm=warm, batch_size=4, exclude_own=False
+    )
+    assert all(e.recall.traces[0].task_id == e.task.task_id for e in open_run.latest())
+
+
+def test_the_task_and_payload_are_in_every_prompt(tmp_path):
+    model = RuleModel(
+        rule=lambda text, s: "advice: PAYLOAD" if "briefing" in text else "<action>press red</action>"
+    )
+    run = stream(tmp_path / "r", model=model, n=8, batch_size=2, on_empty="call")
+    for episode in run.latest():
+        acting = [call for call in episode.calls if call.role == "executor"]
+        assert acting
+        for call in acting:
+            text = "\n".join(message.content for message in call.messages)
+            assert episode.task.description in text
+            assert "advice: PAYLOAD" in text
+
+
+def test_errors_are_owed_and_nothing_of_them_is_stored(tmp_path):
+    down = {"b2", "b7"}
+    bench = ButtonBenchmark(12, broken=lambda task: task.task_id in down)
+    run = stream(tmp_path / "r", bench=bench, memory="raw", gate="all+labels", judge=yes_judge())
+    summary = run.summary()
+    assert summary["outcomes"]["error"] == 2
+    assert summary["owed"] == 2
+    assert run.status()["state"] == "incomplete"
+    assert len(run.bank()) == 10
+    down.clear()
+    bench.opened = 0
+    run = stream(tmp_path / "r", bench=bench, memory="raw", gate="all+labels", judge=yes_judge())
+    assert bench.opened == 2, "resume runs exactly what is owed"
+    assert run.status()["state"] == "completed"
+    assert len(run.bank()) == 12
+    retried = {e.task.task_id: e for e in run.latest()}
+    assert retried["b2"].recall.bank_size == 0, "a retried task sees the snapshot of its own batch"
+
+
+def yes_judge():
+    return Judge(RuleModel("judge", rule=lambda text, _: '{"success": true}'))
+
+
+def test_every_environment_is_closed(tmp_path):
+    bench = ButtonBenchmark(9, broken=lambda task: task.task_id == "b3")
+    stream(tmp_path / "r", bench=bench, concurrency=4)
+    assert bench.opened == bench.closed == 9
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "YES, but…", "I refuse.", '{"success": "yes"}', "{broken", '[{"success": true}]'[:10]]
+)
+def test_unusable_verdicts_are_unknown_and_not_stored(tmp_path, answer):
+    judge = Judge(RuleModel("judge", rule=lambda text, _: answer))
+    run = stream(tmp_path / "r", memory="raw", gate="judge", judge=judge, n=4)
+    assert all(e.verdict.success is None for e in run.latest())
+    assert run.summary()["judge"]["unknown"] == 4
+    assert len(run.bank()) == 0
+
+
+def test_a_judge_out_of_reach_costs_no_episode(tmp_path):
+    down = [True]
+
+    def rule(text, sampling):
+        if down[0]:
+            raise InfrastructureError("503")
+        return '{"success": true}'
+
+    model = RuleModel()
+    judge = Judge(RuleModel("judge", rule=rule))
+    run = stream(tmp_path / "r", memory="raw", gate="judge", judge=judge, n=4, model=model)
+    assert run.status()["state"] == "incomplete"
+    assert len(run.bank()) == 0
+    before = len(model.prompts)
+    down[0] = False
+    run = stream(tmp_path / "r", memory="raw", gate="judge", judge=judge, n=4, model=model)
+    assert len(model.prompts) == before, "no episode is played again"
+    assert len(run.bank()) == 4
+    assert run.status()["state"] == "completed"
+
+
+def test_another_run_is_not_written_over(tmp_path):
+    stream(tmp_path / "r", memory="raw", k=3)
+    before = (tmp_path / "r" / "config.json").read_bytes()
+    with pytest.raises(UserError, match="memory.k"):
+        stream(tmp_path / "r", memory="raw", k=5)
+    assert (tmp_path / "r" / "config.json").read_bytes() == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(UserError, match="holds no run"):
+        stream(tmp_path / "mine")
+
+
+def test_what_differs_between_two_runs(tmp_path):
+    a = stream(tmp_path / "a", memory="raw", k=3)
+    b = stream(tmp_path / "b", memory="raw", k=5, seed=4)
+    found = {row["field"]: (row["a"], row["b"]) for row in diff(a, b)}
+    assert found["memory.k"] == (3, 5)
+    assert found["seed"] == (0, 4)
+    assert not any("hash" in name for name in found)
+
+
+def test_odd_text_survives(tmp_path):
+    run = stream(tmp_path / "r", n=3)
+    assert any("\ud83d" in e.trajectory.final_observation for e in run.latest())
+    assert (tmp_path / "r" / "episodes.jsonl").read_bytes().isascii()
+
+
+@pytest.mark.parametrize("tear", [b'{"key": "torn', b"\xff\xfe", b"not json\n", b'{"foreign": 1}\n', b"\n"])
+def test_torn_or_foreign_lines_are_owed_never_a_crash(tmp_path, tear):
+    whole = results_table(stream(tmp_path / "whole", n=9).latest())
+    stream(tmp_path / "r", n=9)
+    file = tmp_path / "r" / "episodes.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-1]) + tear)
+    run = stream(tmp_path / "r", n=9)
+    assert results_table(run.latest()) == whole
+    assert run.status()["state"] == "completed"
+
+
+def test_newer_and_broken_directories(tmp_path):
+    run = stream(tmp_path / "r", n=2)
+    config = json.loads((run.path / "config.json").read_text())
+    (run.path / "config.json").write_text(json.dumps(config | {"schema_version": 99}))
+    with pytest.raises(UserError, match="upgrade"):
+        Run(run.path)
+    (run.path / "config.json").write_text("{")
+    with pytest.raises(UserError, match="cannot be read"):
+        Run(run.path)
+    assert list_runs(tmp_path)[0]["state"] == "broken"
+    with pytest.raises(UserError, match="no run directory"):
+        Run(tmp_path / "nowhere")
+
+
+CHILD = """
+import sys
+sys.path.insert(0, {tests!r})
+from unit.test_stream import stream
+from unit.doubles import RuleModel, ButtonBenchmark
+stream({out!r}, memory="raw", n=60, batch_size=7, concurrency=4, model=RuleModel(latency=0.004))
+"""
+
+
+def test_kill_at_twenty_random_moments(tmp_path):
+    tests = str(Path(__file__).parent.parent)
+    whole = stream(tmp_path / "whole", memory="raw", n=60, batch_size=7)
+    out = tmp_path / "killed"
+    script = CHILD.format(tests=tests, out=str(out))
+    rng = random.Random(5)
+    kills = 0
+    for attempt in range(60):
+        child = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+        if kills < 20:
+            size, begun = _size(out), time.monotonic()
+            while _size(out) == size and child.poll() is None and time.monotonic() - begun < 20:
+                time.sleep(0.001)
+            time.sleep(rng.random() * 0.02)
+            if child.poll() is None:
+                os.kill(child.pid, signal.SIGKILL)
+                kills += 1
+                child.communicate()
+                assert Run(out).status()["state"] in ("killed", "new")
+                continue
+        errors = child.communicate()[1].decode()
+        assert child.returncode == 0, errors
+        if Run(out).status()["state"] == "completed":
+            break
+    run = Run(out)
+    assert kills == 20, f"only {kills} kills hit a living run"
+    assert results_table(run.latest()) == results_table(whole.latest())
+    keys = [json.loads(line)["key"] for line in read_lines(out / "episodes.jsonl")]
+    assert len(keys) == len(set(keys)) == 60
+    stored, expected = run.bank(), whole.bank()
+    assert [stored.get(n).key for n in range(1, len(stored) + 1)] == [
+        expected.get(n).key for n in range(1, len(expected) + 1)
+    ]
+    assert attempt >= 20
+
+
+def _size(out: Path) -> int:
+    return sum(f.stat().st_size for f in (out / "episodes.jsonl", out / "writes.jsonl") if f.exists())
+
+
+def test_interrupt_leaves_a_clean_directory(tmp_path):
+    out = tmp_path / "r"
+    script = CHILD.format(tests=str(Path(__file__).parent.parent), out=str(out)).replace("0.004", "0.05")
+    child = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+    while _size(out) == 0 and child.poll() is None:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=20)
+    assert child.returncode != 0
+    assert Run(out).status()["state"] == "interrupted"
+    run = stream(out, memory="raw", n=60, batch_size=7)
+    assert results_table(run.latest()) == results_table(
+        stream(tmp_path / "w", memory="raw", n=60, batch_size=7).latest()
+    )
+
+
+def test_two_writers_are_refused(tmp_path):
+    from jitmem_lab.runs import RunLock
+
+    stream(tmp_path / "r", n=2)
+    lock = RunLock(tmp_path / "r")
+    lock.acquire()
+    try:
+        with pytest.raises(UserError, match="another process"):
+            stream(tmp_path / "r", n=2)
+    finally:
+        lock.release()

@@ -70,9 +70,9 @@ def find(benchmark: str) -> DataSource:
 
 def advice(benchmark: str) -> str:
     """What to do to get real data, as one clause."""
-    tool = ", run alfworld-download" if benchmark == "alfworld" else ""
+    tool = ", or run alfworld-download" if benchmark == "alfworld" else ""
     where = cache_dir() / "data" / benchmark
-    return f"set JITMEM_DATA to a folder that holds {benchmark}/, or put that folder at {where}{tool}"
+    return f"set JITMEM_DATA to a folder that holds {benchmark}/, put that folder at {where}{tool}"
 
 
 def alfworld_splits(source: DataSource) -> list[str]:

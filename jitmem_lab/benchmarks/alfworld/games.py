@@ -198,7 +198,8 @@ def _open(key: str, games: Iterable[Game]) -> sqlite3.Connection:
             scratch.replace(path)
             db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
     finally:
-        scratch.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
     return db
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from typing import Any
 
 from ...errors import UserError
@@ -20,12 +22,13 @@ class Host:
     """
 
     def __init__(self, memo: bool = True) -> None:
+        # Importing alfworld makes a folder in the user's home unless told of one that exists.
+        os.environ.setdefault("ALFWORLD_DATA", tempfile.gettempdir())
         import fast_downward
 
         self._libraries = Libraries()
         fast_downward.load_lib = self._libraries.take
-        if memo:
-            memoised.install()
+        self._memo = memoised.install() if memo else memoised.Memo()
 
     def open(self, spec: dict[str, Any]) -> Game:
         """A live game from `spec`: `domain`, `grammar` (task sentence included) and `problem` texts."""
@@ -33,7 +36,11 @@ class Host:
 
     def plan(self, spec: dict[str, Any]) -> list[str]:
         """The planner's solution of a game; empty when it finds none."""
-        game = Game(spec, self._libraries)
+        self._memo.planning = True
+        try:
+            game = Game(spec, self._libraries)
+        finally:
+            self._memo.planning = False
         try:
             return game.plan()
         finally:

@@ -2,12 +2,12 @@
 
 Applied inside a worker process only. What is remembered: the translation of a problem (once instead of
 twice per start, and not once more for a planner that nobody asks), parsed text templates, parsed queries,
-and copies of derivation contexts, which need not be deep because derivation only reads them.
+copies of derivation contexts, which need not be deep because derivation only reads them, and the order of
+facts between changes.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 import re
@@ -17,7 +17,7 @@ from typing import Any
 
 _TASK_RULE = re.compile(r'("task": \[\s*\{\s*"rhs": )("(?:[^"\\]|\\.)*")')
 
-PATCHES = ("pddl2sas", "text templates", "queries", "contexts", "game grammar")
+PATCHES = ("pddl2sas", "text templates", "queries", "contexts", "game grammar", "fact order")
 """What `install` replaces, for provenance."""
 
 
@@ -26,7 +26,14 @@ def remember(function: Callable[..., Any], size: int) -> Callable[..., Any]:
     return functools.lru_cache(maxsize=size)(function)
 
 
-def install(sas_games: int = 16) -> None:
+class Memo:
+    """What was installed."""
+
+    planning = False
+    """Whether the planner will be asked, so that it needs its own translation."""
+
+
+def install(sas_games: int = 16) -> Memo:
     """Patch TextWorld in this process; `sas_games` is how many translated problems are kept."""
     import fast_downward
     from textworld.envs.pddl import logic, textgen
@@ -34,8 +41,11 @@ def install(sas_games: int = 16) -> None:
 
     translate = fast_downward.pddl2sas
     translations: OrderedDict[tuple[str, str], Any] = OrderedDict()
+    memo = Memo()
 
     def pddl2sas(domain: str, problem: str, verbose: bool = False, optimize: bool = False) -> Any:
+        if optimize and memo.planning:
+            return translate(domain, problem, verbose=verbose, optimize=True)
         # The optimised form only serves the planner, which play never asks: the plain form stands in.
         key = (domain, problem)
         if key in translations:
@@ -48,22 +58,60 @@ def install(sas_games: int = 16) -> None:
 
     fast_downward.pddl2sas = pddl2sas
 
-    parse_text = remember(lambda text, rule: textgen_parse(text, rule_name=rule), 4096)
-    textgen_parse = textgen._parse_and_convert
-
-    def text_template(text: str, rule_name: str = "", **_: Any) -> Any:
-        return copy.deepcopy(parse_text(text, rule_name))  # derivation writes contexts into the symbols
-
-    textgen._parse_and_convert = text_template
-
-    Rule.parse_conjunctive_query = remember(Rule.parse_conjunctive_query, 4096)
-
-    def copy_context(context: dict[str, Any]) -> dict[str, Any]:
-        return {**context, "variables": dict(context["variables"]), "mapping": dict(context["mapping"])}
-
+    parse_text = remember(functools.partial(_parsed, textgen._parse_and_convert), 4096)
+    textgen._parse_and_convert = lambda text, rule_name="", **_: clone(parse_text(text, rule_name))
+    textgen.deepcopy = clone
     textgen.copy_context = copy_context
-
+    Rule.parse_conjunctive_query = remember(Rule.parse_conjunctive_query, 4096)
     logic._parse_and_convert = _split_grammar(logic._parse_and_convert)
+    _sort_facts_once(logic.PddlState)
+    return memo
+
+
+def _parsed(parse: Callable[..., Any], text: str, rule_name: str) -> Any:
+    return parse(text, rule_name=rule_name)
+
+
+def copy_context(context: dict[str, Any]) -> dict[str, Any]:
+    """A derivation context whose own bindings can be extended; what they point at is only read."""
+    return {**context, "variables": dict(context["variables"]), "mapping": dict(context["mapping"])}
+
+
+def clone(value: Any) -> Any:
+    """Fresh symbols (derivation writes contexts into them) that share everything else."""
+    if isinstance(value, list):
+        return [clone(item) for item in value]
+    fresh = object.__new__(type(value))
+    fresh.__dict__.update(value.__dict__)
+    for name in ("symbol", "expression"):  # the symbol inside a list or a conditional
+        inner = fresh.__dict__.get(name)
+        if hasattr(inner, "context"):
+            fresh.__dict__[name] = clone(inner)
+    return fresh
+
+
+def _sort_facts_once(state: type[Any]) -> None:
+    """Keep each signature's facts in order between changes: a query sorts them every time."""
+    add, remove = state.add_fact, state.remove_fact
+
+    def facts_with_signature(self: Any, sig: Any) -> list[Any]:
+        ordered = self.__dict__.setdefault("_ordered", {})
+        if sig not in ordered:
+            ordered[sig] = sorted(self._facts.get(sig, ()))
+        found: list[Any] = ordered[sig]
+        return found
+
+    def add_fact(self: Any, prop: Any) -> None:
+        self.__dict__.setdefault("_ordered", {}).pop(prop.signature, None)
+        add(self, prop)
+
+    def remove_fact(self: Any, prop: Any) -> None:
+        self.__dict__.setdefault("_ordered", {}).pop(prop.signature, None)
+        remove(self, prop)
+
+    state.facts_with_signature = facts_with_signature
+    state.add_fact = add_fact
+    state.remove_fact = remove_fact
 
 
 def _split_grammar(parse: Callable[..., Any]) -> Callable[..., Any]:

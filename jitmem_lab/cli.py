@@ -395,17 +395,24 @@ def bench_choose(states: int, threads: int, split: str, as_json: bool) -> None:
 @bench_group.command("alfworld")
 @click.option("--split", "splits", default="valid_seen,valid_unseen", show_default=True, help="With commas.")
 @click.option("--games", type=int, help="Games of each split; all by default.")
-@click.option("--workers", default=2, show_default=True, help="Worker processes.")
+@click.option("--memo-games", type=int, help="Games replayed without the memo patches; all by default.")
+@click.option("--workers", type=int, help="Worker processes; one a CPU by default.")
 @json_option
-def bench_alfworld(splits: str, games: int | None, workers: int, as_json: bool) -> None:
-    """The oracle and the no-op floor on real ALFWorld games."""
+def bench_alfworld(
+    splits: str, games: int | None, memo_games: int | None, workers: int | None, as_json: bool
+) -> None:
+    """Oracle, floors and memo patches on real ALFWorld games."""
 
     def work() -> dict[str, Any]:
-        from .bench.alfworld import run
+        from .benchmarks.alfworld.check import check_split
 
-        return dict(run(splits=_names(splits), games=games, workers=workers))
+        rows = []
+        for split in _names(splits):
+            _note(f"{split} …")
+            rows.append(check_split(split, workers=workers, limit=games, memo_limit=memo_games))
+        return {"rows": rows}
 
-    _emit(as_json, work, _facts)
+    _emit(as_json, work, lambda result: table(result["rows"], "no splits"))
 
 
 if __name__ == "__main__":

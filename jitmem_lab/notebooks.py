@@ -267,6 +267,7 @@ class _Run:
                     kernel_name=kernel,
                     progress_bar=progress and {"file": sys.stderr},
                     start_timeout=120,
+                    autosave_cell_every=10,
                     watch=watch,
                     echo=echo,
                 )

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -62,18 +63,20 @@ def gone(pid: int) -> bool:
         return True
 
 
-def start(path: Path, *more: str) -> subprocess.Popen[str]:
-    """The runner in a process of its own."""
-    code = (
-        "import sys; from jitmem_lab.notebooks import run_notebook;"
-        "run_notebook(sys.argv[1], output=sys.argv[2], progress=False)"
-    )
+def start(path: Path) -> subprocess.Popen[str]:
+    """`jitmem run` in a process of its own."""
+    command = [sys.executable, "-m", "jitmem_lab.cli", "run", str(path)]
     return subprocess.Popen(
-        [sys.executable, "-c", code, str(path), str(path.with_name("out.ipynb")), *more],
+        [*command, "-o", str(path.with_name("out.ipynb")), "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def kernel_pid(folder: Path) -> int:
+    """Pid that `SLOW` writes once its cell runs."""
+    return int(wait_for(lambda: (folder / "pid").exists() and (folder / "pid").read_text()))
 
 
 def test_values_reach_the_notebook_with_their_types_and_the_output_is_whole_and_valid(tmp_path: Path) -> None:
@@ -179,26 +182,82 @@ SLOW = "import os, time\nopen('{folder}/pid', 'w').write(str(os.getpid()))\ntime
 def test_an_interrupt_ends_the_kernel_and_says_so(tmp_path: Path, number: int) -> None:
     process = start(make(tmp_path, SLOW.format(folder=tmp_path), "print('never')"))
     try:
-        wait_for((tmp_path / "pid").exists)
-        pid = int(wait_for((tmp_path / "pid").read_text))
+        pid = kernel_pid(tmp_path)
         time.sleep(0.3)
         process.send_signal(number)
-        stderr = process.communicate(timeout=40)[1]
+        stdout, stderr = process.communicate(timeout=40)
     finally:
         process.kill()
-    assert process.returncode != 0
-    assert "KeyboardInterrupt" in stderr
-    assert "never retrieved" not in stderr
+    assert (process.returncode, stdout) == (130, "")
+    assert stderr.strip().startswith("interrupted (")
+    assert "cell 3 of 4" in stderr
+    assert stderr.strip().count("\n") == 0
     assert gone(pid)
     assert read_status(tmp_path / "out.ipynb")["state"] == "interrupted"
     assert (tmp_path / "out.failed.ipynb").exists()
     assert not (tmp_path / "out.running.ipynb").exists()
 
 
+def test_a_kernel_killed_from_outside_gives_exit_3(tmp_path: Path) -> None:
+    process = start(make(tmp_path, SLOW.format(folder=tmp_path)))
+    try:
+        os.kill(kernel_pid(tmp_path), signal.SIGKILL)
+        stdout, stderr = process.communicate(timeout=40)
+    finally:
+        process.kill()
+    assert (process.returncode, stdout) == (3, "")
+    assert stderr.startswith("error: its kernel died (")
+    assert stderr.count("\n") == 1
+    assert read_status(tmp_path / "out.ipynb")["state"] == "killed"
+
+
+def test_a_cell_that_ignores_the_interrupt_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jitmem_lab.notebook_kernel.INTERRUPT_SECONDS", 1.0)
+    stubborn = f"""import os, time
+open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
+while True:
+    try:
+        time.sleep(300)
+    except KeyboardInterrupt:
+        pass"""
+
+    def press() -> None:
+        kernel_pid(tmp_path)
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt, match="interrupted"):
+        run(make(tmp_path, stubborn))
+    thread.join()
+    assert time.monotonic() - began < 30
+    assert gone(int((tmp_path / "pid").read_text()))
+    assert read_status(tmp_path / "out.ipynb")["state"] == "interrupted"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_notebook_can_run_a_notebook_and_threads_can_too(tmp_path: Path) -> None:
+    inner = make(tmp_path, "print(k + 1)", name="inner")
+    outer = make(
+        tmp_path,
+        "from jitmem_lab.notebooks import run_notebook\n"
+        f"out = {str(tmp_path / 'in.ipynb')!r}\n"
+        f"print(run_notebook({str(inner)!r}, {{'k': 4}}, output=out, progress=False))",
+    )
+    found: list[Path] = []
+    thread = threading.Thread(target=lambda: found.append(run(outer)))
+    thread.start()
+    thread.join(90)
+    assert texts(found[0]) == [f"{tmp_path / 'in.ipynb'}\n"]
+    assert texts(tmp_path / "in.ipynb") == ["5\n"]
+
+
 def test_a_killed_runner_reads_killed_and_its_kernel_ends(tmp_path: Path) -> None:
     process = start(make(tmp_path, SLOW.format(folder=tmp_path)))
     try:
-        pid = int(wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
+        pid = kernel_pid(tmp_path)
         assert read_status(tmp_path / "out.ipynb")["state"] == "running"
         with pytest.raises(UserError, match="is writing"):
             run(make(tmp_path, "1", name="other"))

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from . import __version__
 from .errors import InfrastructureError, JitmemError, UserError
 
 EXIT_CODES = "0 done, 1 a notebook or run failed, 2 wrong input, 3 infrastructure (retry), 130 interrupted"
@@ -127,7 +128,7 @@ json_option = click.option(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=f"Exit codes: {EXIT_CODES}.",
 )
-@click.version_option(package_name="jitmem-lab", message="%(version)s")
+@click.version_option(__version__, message="%(version)s")
 def cli() -> None:
     """See, run and train the memory of language-model agents."""
 

@@ -382,6 +382,7 @@ def test_listings_print_one_json_object(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    assert run(["--version"], capsys) == (0, "0.1.0\n", "")
     for args, key in ((["data"], "rows"), (["runs", "list"], "rows"), (["models"], "forms")):
         code, out, err = run([*args, "--json"], capsys)
         assert (code, err) == (0, "")

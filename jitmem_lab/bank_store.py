@@ -23,6 +23,7 @@ FACTS = ("task_id", "task_type", "description", "steps", "outcome", "reward", "b
 
 _APPLICATION = 0x4A4D4C42
 _WAIT = 30.0
+_FORBIDDEN = (sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH)
 _TABLES = (
     "CREATE TABLE about(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE traces(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, task TEXT NOT NULL, "
@@ -138,6 +139,9 @@ def explained(path: Path | None) -> Iterator[None]:
     except sqlite3.ProgrammingError as error:
         raise UserError(f"the bank {name} is closed ({error}); open it again") from error
     except (sqlite3.OperationalError, OSError) as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _FORBIDDEN or isinstance(error, PermissionError):
+            raise UserError(f"the bank {name} can't be used ({error}); check its permissions") from error
         raise InfrastructureError(f"the bank {name} can't be used now: {error}") from error
     except sqlite3.DatabaseError as error:
         raise UserError(f"{name} is not a memory bank, or is damaged ({error}); give another path") from error

@@ -16,6 +16,7 @@ from ..errors import InfrastructureError, JitmemError, UserError
 from ..records import Message, Sampling, Usage
 from .base import Choice, Reply
 from .decoding import Row, generate
+from .llama import LlamaRanker, Ranking, supports
 from .rendering import clean_text, render
 from .scoring import option_tokens, score_plain
 
@@ -42,7 +43,9 @@ class HfModel:
             it, else float32.
         device: `cpu`, `cuda`, …; empty picks the GPU if there is one.
         threads: Threads of the computation on a CPU; 0 leaves the library's choice.
-        max_batch: Longest batch of written answers.
+        max_batch: Most requests computed together.
+        fast: Whether choices reuse prefixes and share a tree of options where the model allows it; False is
+            the plain reference computation.
         end: Text that ends each option of a choice and counts in its mean.
         context: Context length in tokens; 0 takes the model's own.
         timeout: Seconds after which a waiting caller gets `InfrastructureError`.
@@ -61,6 +64,7 @@ class HfModel:
         device: str = "",
         threads: int = 0,
         max_batch: int = 16,
+        fast: bool = True,
         end: str = "",
         context: int = 0,
         timeout: float = 3600.0,
@@ -97,6 +101,7 @@ class HfModel:
             self.model = self.model.to(self._device)  # type: ignore[arg-type]
         self.context = context or int(getattr(self.model.config, "max_position_embeddings", 0) or 32768)
         self._about = about or _weights_about(path, self.model)
+        self._ranker = LlamaRanker(self.model) if fast and supports(self.model) else None
         self._ends = _end_tokens(self.model, self.tokenizer)
         self._end, self._threads, self._max_batch, self._timeout = end, threads, max(1, max_batch), timeout
         self._queue: queue.SimpleQueue[_Ask | None] = queue.SimpleQueue()
@@ -174,7 +179,7 @@ class HfModel:
             self._queue.put(None)
         if threading.current_thread() is not self._worker:
             self._worker.join(timeout=60)
-        self.model = None
+        self.model = self._ranker = None
 
     def _encode(self, text: str, raw: bool) -> list[int]:
         ids: list[int] = self.tokenizer(text, add_special_tokens=raw)["input_ids"]
@@ -201,30 +206,28 @@ class HfModel:
             import torch
 
             torch.set_num_threads(self._threads)
-        open_ = True
-        while open_:
+        serving = True
+        while serving:
             batch = [self._queue.get()]
             while not self._queue.empty():
                 batch.append(self._queue.get())
-            open_ = None not in batch
-            asks = [ask for ask in batch if ask is not None]
-            self._attempt(
-                [ask for ask in asks if ask.options is not None and ask.done.set_running_or_notify_cancel()]
-            )
-            rows = [ask for ask in asks if ask.row is not None and ask.done.set_running_or_notify_cancel()]
-            for start in range(0, len(rows), self._max_batch):
-                self._attempt(rows[start : start + self._max_batch])
+            serving = None not in batch
+            live = [ask for ask in batch if ask is not None and ask.done.set_running_or_notify_cancel()]
+            choices = [ask for ask in live if ask.row is None]
+            written = [ask for ask in live if ask.row is not None]
+            for kind in (choices, written):
+                for start in range(0, len(kind), self._max_batch):
+                    self._attempt(kind[start : start + self._max_batch])
 
     def _attempt(self, asks: list[_Ask]) -> None:
-        """Compute one batch; whatever goes wrong reaches every caller in it."""
-        if not asks:
-            return
+        """Compute one batch of one kind; whatever goes wrong reaches every caller in it."""
+        rows = [ask.row for ask in asks if ask.row is not None]
         try:
-            if asks[0].row is not None:
-                generate(
-                    self.model, self.tokenizer, [ask.row for ask in asks if ask.row is not None], self._ends
-                )
+            if rows:
+                generate(self.model, self.tokenizer, rows, self._ends)
                 results: list[Any] = [None] * len(asks)
+            elif self._ranker is not None:
+                results = self._ranker.rank([Ranking(ask.prompt, ask.options or []) for ask in asks])
             else:
                 results = [score_plain(self.model, ask.prompt, ask.options or []) for ask in asks]
             for ask, result in zip(asks, results, strict=True):

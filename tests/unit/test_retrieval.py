@@ -93,6 +93,21 @@ def test_compiled_search_equals_the_plain_scan_to_the_bit(idf, documents, query,
         assert index.rank(query, k) == plain
 
 
+@settings(max_examples=60, deadline=None)
+@given(_DOCUMENTS, st.integers(0, 60), st.floats(0.01, 10))
+def test_no_posting_exceeds_the_bound_of_its_term(documents, at_once, scale):
+    index = build(documents[:at_once])
+    for document in documents[at_once:]:
+        index.extend([document])
+    postings = index.postings
+    bounds = postings.most(np.arange(postings.terms), 0.375, scale)
+    for term, bound in enumerate(bounds):
+        begin, held = postings.start[term], postings.length[term]
+        f = postings.counts[begin : begin + held].astype(float)
+        lengths = postings.lengths[postings.ids[begin : begin + held]]
+        assert (f / (f + 0.375 + scale * lengths)).max() <= bound * (1 + 1e-12)
+
+
 @pytest.mark.parametrize("corpus", list(CORPORA))
 def test_compiled_search_equals_the_plain_scan_on_larger_banks(corpus, monkeypatch):
     index = build(texts(corpus, 3_000))

@@ -202,6 +202,13 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
     return rows
 
 
+def summary_frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """The summary table as a frame of formatted figures, one row a run."""
+    import pandas as pd
+
+    return pd.DataFrame(summary_rows(runs)).set_index("memory")
+
+
 def summary_text(runs: Sequence[Run]) -> str:
     """The summary table in plain text."""
     rows = summary_rows(runs)

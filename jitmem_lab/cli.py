@@ -301,13 +301,16 @@ def models_fetch(name: str, as_json: bool) -> None:
     _emit(as_json, work, lambda result: f"{name} is ready in {result['path']}")
 
 
-@cli.command("demo", context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def demo_command(args: tuple[str, ...]) -> int:
+@cli.command("demo")
+@click.option("--games", default=20, show_default=True, help="Games, the same for each memory.")
+@click.option("--split", default="generated_seen", show_default=True, help="Split to play.")
+@click.option("--model", default="smol", show_default=True, help="The model that plays and curates.")
+@click.option("-o", "--out", default="runs/demo", show_default=True, help="Folder of the runs.")
+def demo_command(games: int, split: str, model: str, out: str) -> int:
     """Play real games with three kinds of memory and show the table."""
     from .demo import main as demo
 
-    return int(demo(list(args)) or 0)
+    return demo(games=games, split=split, model=model, out=out)
 
 
 @cli.command("serve", context_settings={"ignore_unknown_options": True, "help_option_names": []})

@@ -87,7 +87,7 @@ class EvalConfig(BaseModel):
     warm_start: int
     """Demonstrations of the train split put into the bank before the stream."""
     max_trace_tokens: int | None = None
-    """Tokens that all traces together may take in the curator's prompt; None takes what its context leaves."""
+    """Tokens that all traces may take in the curator's prompt; None takes what its context leaves."""
     task_conditioned: bool = True
     """Whether the curator is told the task."""
     on_empty: Literal["skip", "call"]
@@ -175,7 +175,7 @@ def evaluate(
         return own[spec]
 
     with contextlib.ExitStack() as stack:
-        stack.callback(lambda: [m.close() for m in own.values()])
+        stack.callback(lambda: _close(own))
         bench = stack.enter_context(contextlib.closing(load_benchmark(config.benchmark, split=config.split)))
         tasks = bench.tasks(limit=config.games, order=config.order)
         if not tasks:
@@ -215,6 +215,11 @@ def evaluate(
             request=config.model_dump(),
             progress=progress,
         )
+
+
+def _close(models: dict[str, ChatModel]) -> None:
+    for model in models.values():
+        model.close()
 
 
 def make_memory(config: EvalConfig, model: Any) -> Any:

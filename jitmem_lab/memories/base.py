@@ -18,8 +18,11 @@ class Memory(Protocol):
 
     name: str
     """Name it is chosen by."""
-    needs_judge: bool
-    """Whether it uses a model's verdict on each trajectory."""
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether it uses a model's verdict on each trajectory."""
+        ...
 
     def settings(self) -> dict[str, Any]:
         """Everything that changes what it recalls or remembers; recorded in the run's config."""

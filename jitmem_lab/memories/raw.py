@@ -80,7 +80,8 @@ class RawMemory:
         self.exclude_own = exclude_own
         self.max_trace_tokens = max_trace_tokens
         self.distiller = distiller
-        self._index = {"tokenizer": tokenizer, "idf": idf}
+        self._tokenizer = tokenizer
+        self._idf = idf
         self._bank: MemoryBank | None = None
 
     @property
@@ -107,7 +108,7 @@ class RawMemory:
             "trace_format": self.trace_format,
             "exclude_own": self.exclude_own,
             "max_trace_tokens": self.max_trace_tokens,
-            "index": dict(self._index),
+            "index": {"tokenizer": self._tokenizer, "idf": self._idf},
             "distiller": None
             if self.distiller is None or self.traces == "raw"
             else {"model": self.distiller.identity(), "prompt": distil.name, "prompt_hash": distil.hash},
@@ -115,7 +116,8 @@ class RawMemory:
 
     def open(self, folder: Path | None) -> None:
         """Open or create `bank.sqlite` in the run directory."""
-        self._bank = MemoryBank(":memory:" if folder is None else folder / "bank.sqlite", **self._index)
+        path = ":memory:" if folder is None else folder / "bank.sqlite"
+        self._bank = MemoryBank(path, tokenizer=self._tokenizer, idf=self._idf)
 
     def warm(self, trajectories: Sequence[Trajectory]) -> None:
         """Put demonstrations into the bank, in the order given."""
@@ -132,8 +134,9 @@ class RawMemory:
         """Number of traces in the bank."""
         return self.bank.snapshot()
 
-    def retrieve(self, task: Task, snapshot: int, session: Session) -> Recall:
-        """The traces for `task`, with no payload yet."""
+    def retrieve(self, task: Task, snapshot: int, session: Session, k: int | None = None) -> Recall:
+        """The traces for `task`, with no payload yet; `k` overrides the memory's own."""
+        k = k or self.k
         own = task.task_id if self.exclude_own else None
         query = task.retrieval_key
         if self.retrieval == "empty":
@@ -141,12 +144,12 @@ class RawMemory:
         if self.retrieval == "shuffled":
             order = list(range(1, snapshot + 1))
             random.Random(session.seed("retrieval")).shuffle(order)
-            stored = [self.bank.get(n) for n in order[: self.k + 50]]
-            others = [s for s in stored if s.trajectory.task.task_id != own][: self.k]
+            stored = [self.bank.get(n) for n in order[: k + 50]]
+            others = [s for s in stored if s.trajectory.task.task_id != own][:k]
             pairs = [(s, 0.0) for s in others]
             excluded = 0
         else:
-            found = self.bank.search(query, self.k, snapshot=snapshot, exclude_task=own)
+            found = self.bank.search(query, k, snapshot=snapshot, exclude_task=own)
             pairs = [(self.bank.get(hit.id), hit.score) for hit in found.hits]
             excluded = found.excluded
         traces = tuple(

@@ -1,0 +1,75 @@
+"""`jitmem demo`: the main job, once, on a machine that has nothing yet."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from .runs import Run
+
+MEMORIES = ("none", "raw", "jitmem")
+"""Memory systems of the demo."""
+
+
+def main(games: int = 20, split: str = "generated_seen", model: str = "smol", out: str = "runs/demo") -> int:
+    """Play the same games with each memory system, through the quickstart notebook, and say where to look.
+
+    A demo that was interrupted goes on where it stopped; one that is complete is shown again.
+
+    Returns:
+        The process's exit status.
+    """
+    from .analysis import summary_text
+    from .notebooks import run_notebook
+
+    begun = time.perf_counter()
+    folder = Path(out)
+    notebook = run_notebook(
+        "00_quickstart",
+        {
+            "games": games,
+            "split": split,
+            "model": model,
+            "out": str(folder.resolve()),
+            "memories": list(MEMORIES),
+        },
+        output=folder / "00_quickstart.ipynb",
+        echo=True,
+    )
+    page = to_html(notebook)
+    runs = [Run(folder / name) for name in MEMORIES]
+    print(f"\n{games} games of {split}, played by {model}, the same games for each memory:\n")
+    print(summary_text(runs))
+    print(f"\n{verdict(runs)}")
+    print(f"\nTook {time.perf_counter() - begun:.0f} s. Look at")
+    print(f"  {page}\n    the payload of each game beside the traces it came from (open it in a browser)")
+    print(f"  {notebook}\n    the same, as a notebook to go on from")
+    for run in runs:
+        print(f"  {run.path}\n    jitmem runs show {run.path}")
+    return 0
+
+
+def verdict(runs: list[Run]) -> str:
+    """What the table shows, in one sentence that claims no more than the intervals allow."""
+    summaries = {run.settings["memory"]["name"]: run.summary() for run in runs}
+    base, curated = summaries["none"], summaries["jitmem"]
+    if base["success_rate"] is None or curated["success_rate"] is None:
+        return "Not enough games ended to compare."
+    gain = curated["outcomes"]["success"] - base["outcomes"]["success"]
+    apart = curated["success_interval"][0] > base["success_interval"][1]
+    if gain <= 0:
+        return "With this small model, just-in-time memory gained nothing over no memory on these games."
+    sure = "the intervals do not overlap" if apart else "within what chance can do on so few games"
+    return f"Just-in-time memory won {gain} games more than no memory ({sure})."
+
+
+def to_html(notebook: Path) -> Path:
+    """The executed notebook as one HTML page beside it."""
+    import nbformat
+    from nbconvert import HTMLExporter
+
+    node = nbformat.read(notebook, as_version=4)
+    body, _ = HTMLExporter(exclude_input=False).from_notebook_node(node)
+    page = notebook.with_suffix(".html")
+    page.write_text(body, encoding="utf-8", errors="backslashreplace")
+    return page

@@ -1,0 +1,241 @@
+"""Explore payloads by hand: pick a task, see its traces, curate, change something, curate again, play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .benchmarks import load_benchmark
+from .errors import UserError
+from .evaluation import EvalConfig, make_curator, make_memory
+from .execution import Executor, plan_payload
+from .memories.raw import RawMemory
+from .models import load_model
+from .models.base import ChatModel
+from .records import Call, Recall, Task, Trajectory, Usage
+from .render import escape
+from .runs import Run, open_run
+from .session import Session
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass
+class Attempt:
+    """One try: what was recalled and curated, and what the executor did with it."""
+
+    task: Task
+    """The task."""
+    recall: Recall
+    """Traces and payload."""
+    settings: dict[str, Any]
+    """What was asked for."""
+    calls: list[Call]
+    """Every model call so far."""
+    trajectory: Trajectory | None = None
+    """What the executor did; None before it played."""
+
+    @property
+    def result(self) -> str:
+        """The outcome in a few words."""
+        if self.trajectory is None:
+            return "not played"
+        return f"{self.trajectory.outcome} after {len(self.trajectory.steps)} steps"
+
+    def prompt(self) -> str:
+        """The curator's exact prompt; empty when it was not asked."""
+        asked = [call for call in self.calls if call.role == "curator"]
+        return "\n\n".join(f"[{m.role}]\n{m.content}" for m in asked[-1].messages) if asked else ""
+
+    def _repr_html_(self) -> str:
+        played = "" if self.trajectory is None else self.trajectory._repr_html_()
+        changed = ", ".join(f"{name} = {value}" for name, value in self.settings.items())
+        head = f"<p><b>{escape(self.task.description)}</b> · {escape(self.result)} · {escape(changed)}</p>"
+        return head + self.recall._repr_html_() + played
+
+
+class Explorer:
+    """A bench, a bank and a model to try payloads with.
+
+    Args:
+        run: A run directory whose bank is explored (and whose tasks and settings are taken); None explores
+            demonstrations of the train split.
+        model: Spec or loaded model; None takes the run's or the preset's.
+        parameters: As for `EvalConfig.make`.
+
+    Raises:
+        UserError: Wrong parameters, missing data, or a run without a bank.
+    """
+
+    def __init__(
+        self, run: str | Path | Run | None = None, *, model: str | ChatModel | None = None, **parameters: Any
+    ) -> None:
+        request: dict[str, Any] = {}
+        if run is not None:
+            request = dict(open_run(run).config.get("request") or {})
+        request |= {"memory": "jitmem"} | parameters
+        if isinstance(model, str):
+            request["model"] = model
+        self.config = EvalConfig.make(**request)
+        self.attempts: list[Attempt] = []
+        self._models: dict[str, ChatModel] = {}
+        if model is not None and not isinstance(model, str):
+            self._models[self.config.model] = model
+        self.benchmark = load_benchmark(self.config.benchmark, split=self.config.split)
+        self._tasks = self.benchmark.tasks(limit=self.config.games, order=self.config.order)
+        self.memory: RawMemory = make_memory(self.config, self._model)
+        self.memory.open(None)
+        if run is not None:
+            self._copy_bank(open_run(run))
+        elif self.config.warm_start:
+            self.memory.warm(self.benchmark.demonstrations(self.config.warm_start, self.config.seed))
+        self.task: Task = self._tasks[0]
+
+    def _copy_bank(self, run: Run) -> None:
+        if not (run.path / "bank.sqlite").exists():
+            raise UserError(f"{run.path} has no bank; explore a run of memory raw or jitmem")
+        bank = run.bank()
+        stored = [bank.get(number) for number in range(1, len(bank) + 1)]
+        bank.close()
+        self.memory.bank.append([(s.key, s.trajectory, s.labels) for s in stored])
+
+    def _model(self, spec: str) -> ChatModel:
+        if spec not in self._models:
+            self._models[spec] = load_model(spec)
+        return self._models[spec]
+
+    def tasks(self) -> pd.DataFrame:
+        """The tasks to pick from."""
+        import pandas as pd
+
+        rows = [
+            {"task_id": t.task_id, "type": t.task_type, "description": t.description} for t in self._tasks
+        ]
+        return pd.DataFrame(rows)
+
+    def pick(self, task: int | str) -> Task:
+        """Turn to a task, by its row in `tasks()` or its id."""
+        if isinstance(task, int):
+            if not 0 <= task < len(self._tasks):
+                raise UserError(f"there are tasks 0 to {len(self._tasks) - 1}, not {task}")
+            self.task = self._tasks[task]
+            return self.task
+        for known in self._tasks:
+            if known.task_id == task:
+                self.task = known
+                return known
+        raise UserError(f"there is no task {task!r} in this split; `tasks()` lists those there are")
+
+    def traces(self, k: int | None = None) -> Recall:
+        """The traces retrieved for the task, with their scores, and no payload yet."""
+        session = Session(self.config.seed, self.task.hash)
+        return self.memory.retrieve(self.task, self.memory.snapshot(), session, k)
+
+    def explain(self, k: int | None = None) -> pd.DataFrame:
+        """What each word of the task adds to the score of each retrieved trace (BM25)."""
+        import pandas as pd
+
+        recall = self.traces(k)
+        shown = [trace.trace_id for trace in recall.traces]
+        wide = len(shown) + recall.self_excluded
+        terms = self.memory.bank.explain(self.task.retrieval_key, k=max(wide, 1))
+        return pd.DataFrame([term._asdict() for term in terms if term.id in shown])
+
+    def _with(self, **changes: Any) -> EvalConfig:
+        known = {name: value for name, value in changes.items() if value is not None}
+        return EvalConfig.make(**(self.config.model_dump() | known))
+
+    def curate(self, k: int | None = None, prompt: str | None = None, **changes: Any) -> Attempt:
+        """A payload for the task, with whatever is to differ from the explorer's parameters.
+
+        Args:
+            k: Number of traces.
+            prompt: A curator prompt: a shipped name, a path, or the template's own text.
+            changes: Other parameters of `EvalConfig`, e.g. `curator_temperature=0.7`.
+        """
+        text = prompt if prompt is not None and "[[" in prompt else None
+        config = self._with(k=k, curator_prompt=None if text else prompt, **changes)
+        curator = make_curator(config, self._model(config.curator_model or config.model))
+        if text is not None:
+            curator.prompt = curator.prompt._replace(name="(edited)", text=text)
+        session = Session(config.seed, self.task.hash)
+        curated = curator.curate(self.task, self.traces(config.k).traces, session)
+        recall = self.traces(config.k).model_copy(
+            update={"payload": curated.payload, "traces": curated.traces}
+        )
+        asked = {"k": config.k, "prompt": curator.prompt.name} | changes
+        return self._keep(Attempt(self.task, recall, asked, session.calls))
+
+    def payload(self, text: str) -> Attempt:
+        """A payload written by hand (empty: none)."""
+        return self._keep(Attempt(self.task, Recall(payload=text), {"payload": "by hand"}, []))
+
+    def oracle_payload(self) -> Attempt:
+        """The walkthrough as payload: the ceiling of what a payload can do for this executor."""
+        text = plan_payload(self.task, self.benchmark.oracle(self.task))
+        return self._keep(Attempt(self.task, Recall(payload=text), {"payload": "the walkthrough"}, []))
+
+    def _keep(self, attempt: Attempt) -> Attempt:
+        self.attempts.append(attempt)
+        return attempt
+
+    def play(self, attempt: Attempt | None = None, on_step: Callable[[Any], None] | None = None) -> Attempt:
+        """Play the attempt's task with its payload; the last attempt by default.
+
+        Raises:
+            InfrastructureError: The model's server or the environment failed.
+        """
+        if attempt is None:
+            if not self.attempts:
+                raise UserError("there is nothing to play yet: call curate() first")
+            attempt = self.attempts[-1]
+        config = self.config
+        executor = Executor(
+            self._model(config.model),
+            act=config.act,
+            history=config.history,
+            max_steps=config.max_steps,
+            no_repeat=config.no_repeat,
+            temperature=config.temperature if config.act == "write" else 0.0,
+            max_tokens=config.max_tokens,
+            thinking=config.thinking,
+        )
+        session = Session(config.seed, attempt.task.hash)
+        env = self.benchmark.make_env(attempt.task)
+        try:
+            attempt.trajectory = executor.play(
+                env, attempt.task, attempt.recall.payload, session, on_step=on_step
+            )
+        finally:
+            env.close()
+            attempt.calls = [call for call in attempt.calls if call.role != "executor"] + session.calls
+        return attempt
+
+    def compare(self) -> pd.DataFrame:
+        """All attempts so far, one row each."""
+        import pandas as pd
+
+        rows = []
+        for attempt in self.attempts:
+            used = Usage.total(call.usage for call in attempt.calls)
+            rows.append(
+                {
+                    "task": attempt.task.description,
+                    **attempt.settings,
+                    "payload": attempt.recall.payload,
+                    "result": attempt.result,
+                    "tokens": used.prompt_tokens + used.completion_tokens,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def close(self) -> None:
+        """End the environments and free the models."""
+        self.memory.close()
+        self.benchmark.close()
+        for model in self._models.values():
+            model.close()
+        self._models.clear()

@@ -1,0 +1,45 @@
+# `make demo` and `make test` do everything on a machine that has Python 3.11 and make.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+EXTRAS := lab,alfworld,hf,dev
+TESTS ?= tests
+
+# Threads that wait for each other collapse when cores are shared: one a process in tests.
+test test-%: export OMP_NUM_THREADS := 1
+
+.PHONY: setup demo test test-unit test-benchmarks test-notebooks test-ui check bench serve clean
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "JitMem Lab needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing into .venv (about 1 GB to download with the CPU build of torch; once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@$(BIN)/python -m jitmem_lab.models.smol
+	@touch $@
+
+demo: setup
+	@$(BIN)/jitmem demo
+
+test: setup
+	$(BIN)/python -m pytest $(TESTS)
+
+test-unit test-benchmarks test-notebooks test-ui: test-%: setup
+	$(BIN)/python -m pytest tests/$*
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy jitmem_lab
+
+bench: setup
+	$(BIN)/jitmem bench retrieval
+	$(BIN)/jitmem bench stream
+	$(BIN)/jitmem bench choose
+
+serve: setup
+	$(BIN)/jitmem serve
+
+clean:
+	rm -rf .venv

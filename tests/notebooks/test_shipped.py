@@ -1,0 +1,102 @@
+"""Every shipped notebook: its form, and top to bottom at smoke size through our own runner."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from jitmem_lab.notebooks import read_parameters, read_status, run_notebook
+from jitmem_lab.runs import Run
+
+pytestmark = pytest.mark.notebooks
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+SHIPPED = sorted(FOLDER.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_form(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert len(notebook.cells) <= 25
+    assert notebook.cells[0].source.startswith("# ")
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+    tagged = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
+    assert len(tagged) == 1
+    lines = tagged[0].source.splitlines()
+    for number, line in enumerate(lines):
+        if "=" in line and not line.startswith("#"):
+            assert ":" in line.split("=")[0], f"{line} has no type"
+    assert lines[0].startswith("# ")
+    assert read_parameters(path)
+    for cell in code:
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 10
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quickstart")
+    parameters = {"games": 2, "out": str(folder / "runs"), "cache": str(folder / "answers.sqlite")}
+    output = run_notebook("00_quickstart", parameters, output=folder / "00_quickstart.ipynb", progress=False)
+    return output, folder
+
+
+@pytest.mark.model
+def test_quickstart_plays_all_memories_on_the_same_games(quickstart):
+    output, folder = quickstart
+    assert read_status(output)["state"] == "completed"
+    runs = {name: Run(folder / "runs" / name) for name in ("none", "raw", "jitmem")}
+    for run in runs.values():
+        summary = run.summary()
+        assert summary["outcomes"]["error"] == 0
+        assert summary["owed"] == 0
+        assert summary["calls"]["executor"] > 0
+    tasks = {tuple(e.task.task_id for e in run.latest()) for run in runs.values()}
+    assert len(tasks) == 1
+    assert all(not e.recall.payload for e in runs["none"].latest())
+    for episode in runs["jitmem"].latest():
+        assert episode.recall.payload and episode.recall.traces
+        assert any(call.role == "curator" for call in episode.calls)
+        assert all(
+            episode.recall.payload in c.messages[-1].content for c in episode.calls if c.role == "executor"
+        )
+    text = output.read_text()
+    assert len(text) < 3_000_000
+    assert "Steps to do it" in text
+
+
+@pytest.mark.model
+def test_the_same_again_asks_no_model(quickstart):
+    _, folder = quickstart
+    parameters = {
+        "games": 2,
+        "memory": "jitmem",
+        "split": "generated_seen",
+        "out": str(folder / "again"),
+        "cache": str(folder / "answers.sqlite"),
+    }
+    run_notebook("20_evaluate", parameters, output=folder / "20_evaluate.ipynb", progress=False)
+    run = Run(folder / "again")
+    assert not any(run.summary()["calls"].values()), "an unchanged config with the cache must ask no model"
+    assert run.summary()["cached_calls"]["executor"] > 0
+    first = Run(folder / "runs" / "jitmem")
+    assert [e.trajectory.steps[-1].action for e in run.latest()] == [
+        e.trajectory.steps[-1].action for e in first.latest()
+    ]
+
+
+@pytest.mark.model
+def test_explore(quickstart):
+    _, folder = quickstart
+    parameters = {"run": str(folder / "runs" / "jitmem"), "task": 1}
+    output = run_notebook("10_explore_payloads", parameters, output=folder / "10.ipynb", progress=False)
+    cells = nbformat.read(output, as_version=4).cells
+    shown = "".join(str(o) for cell in cells if cell.cell_type == "code" for o in cell.outputs)
+    assert "the walkthrough" in shown
+    assert "success after" in shown, "the walkthrough as payload wins this game"

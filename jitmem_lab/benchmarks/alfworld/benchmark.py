@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -100,7 +101,7 @@ class Alfworld:
         """Package versions and a hash of the rules (domain, grammar): equal over the splits of a source."""
         return f"{_version('alfworld')} textworld-{_version('textworld')} rules-{self.rules_hash}"
 
-    @property
+    @functools.cached_property
     def rules_hash(self) -> str:
         """Hash of the PDDL domain and the text grammar, 8 hex digits."""
         store = self._store(self.split)

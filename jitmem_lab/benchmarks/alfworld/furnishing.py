@@ -211,7 +211,7 @@ GOALS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "pick_two_obj_and_place": {
         "bathroom": ("ToiletPaper Cabinet", "SoapBottle Toilet", "Candle CounterTop", "SprayBottle Drawer"),
-        "bedroom": ("CD Desk", "Pillow Bed", "Pen Drawer", "CellPhone SideTable"),
+        "bedroom": ("CD Desk", "Laptop Bed", "Pen Drawer", "CellPhone SideTable"),
         "livingroom": (
             "KeyChain CoffeeTable",
             "CreditCard ArmChair",

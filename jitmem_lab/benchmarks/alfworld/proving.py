@@ -22,6 +22,8 @@ from .households import Plot, generated_games, plots, problem_hash, write_game
 
 SHORTEST, LONGEST = 3, 10
 """Plan lengths kept, as in the real data."""
+ATTEMPTS = 30
+"""Placings tried before a game is given up."""
 _TARGET = "jitmem_lab.benchmarks.alfworld.mechanics:Host"
 
 
@@ -70,9 +72,9 @@ def prove(n: int | None = None, seed: int = 0, workers: int | None = None) -> di
     return {"games": len(games), "planned": sum(planned), "solved": sum(solved), "failed": failed}
 
 
-def search(pool: WorkerPool, plot: Plot, attempts: int = 50) -> tuple[int, str, list[str]]:
+def search(pool: WorkerPool, plot: Plot) -> tuple[int, str, list[str]]:
     """The first attempt of a game whose plan has a fitting length, its problem's hash and that plan."""
-    for attempt in range(attempts):
+    for attempt in range(ATTEMPTS):
         game = write_game(plot, attempt, [])
         try:
             plan = find_plan(pool, game)
@@ -84,21 +86,32 @@ def search(pool: WorkerPool, plot: Plot, attempts: int = 50) -> tuple[int, str, 
 
 
 def write(path: Path, workers: int | None = None) -> None:
-    """Search every game's plan and write them all to `path`."""
+    """Search the plans that `path` lacks or whose games came out differently, and write them all there."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kept = {row[1]: row for rows in known.values() for row in rows}
+    wanted = {split: plots(split) for split in GENERATED_GAMES}
     pool = WorkerPool(_TARGET, workers=workers or cpu_count())
+
+    def row(plot: Plot) -> list[Any]:
+        for attempt in range(ATTEMPTS):
+            found = kept.get(problem_hash(write_game(plot, attempt, [])))
+            if found:
+                return found
+        return list(search(pool, plot))
+
+    found: dict[str, list[list[Any]]] = {split: [] for split in wanted}
     try:
         with ThreadPoolExecutor(pool.limit) as threads:
-            found = {
-                split: list(threads.map(lambda plot: search(pool, plot), plots(split)))
-                for split in GENERATED_GAMES
-            }
+            for split, games in wanted.items():
+                for made in threads.map(row, games):
+                    found[split].append(made)
+                    lines = (f'"{name}": [\n{_rows(rows)}\n]' for name, rows in found.items())
+                    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     finally:
         pool.close()
-    lines = (f'"{split}": [\n{_rows(rows)}\n]' for split, rows in found.items())
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def _rows(rows: list[tuple[int, str, list[str]]]) -> str:
+def _rows(rows: list[list[Any]]) -> str:
     return ",\n".join(json.dumps(row) for row in rows)
 
 

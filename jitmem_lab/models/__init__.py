@@ -54,7 +54,15 @@ def load_model(
         ) from None
     if model is None:
         raise UserError(f"unknown model {_hide(spec)!r}; use one of: {'; '.join(FORMS)}")
-    return model
+    if cache is None:
+        return model
+    from .cache import cached
+
+    try:
+        return cached(model, cache)
+    except UserError:
+        model.close()
+        raise
 
 
 def _load(
@@ -71,6 +79,16 @@ def _load(
         from .hf import HfModel
 
         return HfModel(rest, **{"max_batch": concurrency, **options})
+    if kind == "openai" and rest:
+        from .served import ServedModel
+
+        return ServedModel(
+            rest, **{"concurrency": concurrency, "timeout": timeout, "retries": retries, **options}
+        )
+    if kind == "replay" and rest:
+        from .replay import ReplayModel
+
+        return ReplayModel(rest, **options)
     return None
 
 

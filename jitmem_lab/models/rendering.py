@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,12 @@ def render(tokenizer: Any, messages: Sequence[Message], thinking: bool | None = 
         roles = ", ".join(turn.role for turn in messages)
         raise UserError(f"the model's chat template refuses messages of roles {roles}: {error}") from error
     return str(text) + begun
+
+
+def estimate_tokens(text: str) -> int:
+    """An upper estimate for usual tokenizers: four letters, one digit or one sign a token."""
+    pieces = re.findall(r"[A-Za-z]{1,4}|\d|\s(?=\d)|\n+|[ \t]{2,}|[!-/:-@\[-`{-~]|[^\x00-\x7f]", text)
+    return sum(1 if piece.isascii() else 2 if ord(piece) < 0x10000 else 4 for piece in pieces)
 
 
 def separator(prompt: str) -> str:

@@ -1,0 +1,147 @@
+"""A cache of answers: one SQLite file, keyed by everything that changes an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InfrastructureError, UserError
+from ..records import Message, Sampling, Usage, content_hash, to_json
+from .base import ChatModel, Choice, Reply
+
+VERSION = 1
+"""Version of the file's layout."""
+
+
+def ask_key(
+    identity: Any,
+    messages: Sequence[Message],
+    *,
+    sampling: Sampling | None = None,
+    sample: int = 0,
+    options: Sequence[str] | None = None,
+) -> str:
+    """Hash of a question: of a written answer (`sampling`, `sample`) or of a choice (`options`)."""
+    asked: dict[str, Any] = {"identity": identity, "messages": [[m.role, m.content] for m in messages]}
+    if options is None:
+        asked |= {"sampling": None if sampling is None else sampling.model_dump(), "sample": sample}
+    else:
+        asked["options"] = list(options)
+    return content_hash(asked, 64)
+
+
+def cached(model: ChatModel, path: str | Path) -> CachedModel:
+    """`model` with the cache file at `path` in front of it (made if missing)."""
+    return CachedModel(model, Path(path))
+
+
+class CachedModel:
+    """A model that asks only what it hasn't been asked before.
+
+    The key covers the model's identity, the messages and the sampling with its sample index (or the
+    options). Errors are never kept. Several threads and processes may share a file; threads that ask the
+    same question at once ask the model once. An answer from the cache has `calls=0`, `cached_calls=1` and the
+    tokens of the first time.
+
+    Raises:
+        UserError: The file can't be opened or isn't such a cache.
+    """
+
+    def __init__(self, model: ChatModel, path: Path) -> None:
+        self.inner = model
+        self.name = model.name
+        self.context = model.context
+        self._path = path
+        self._lock = threading.Lock()
+        self._asking: dict[str, tuple[threading.Lock, int]] = {}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._base = sqlite3.connect(path, timeout=60.0, check_same_thread=False, isolation_level=None)
+            found = self._base.execute("PRAGMA user_version").fetchone()[0]
+            if found > VERSION:
+                raise UserError(
+                    f"{path} is a cache of a newer version ({found}); upgrade jitmem-lab or remove it"
+                )
+            self._base.execute("PRAGMA journal_mode=WAL")
+            self._base.execute("PRAGMA synchronous=NORMAL")
+            self._base.execute(
+                "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL)"
+            )
+            self._base.execute(f"PRAGMA user_version={VERSION}")
+        except (OSError, sqlite3.Error) as error:
+            raise UserError(
+                f"{path} can't be used as a cache ({error}); name another file or remove it"
+            ) from error
+
+    def chat(self, messages: Sequence[Message], sampling: Sampling, sample: int = 0) -> Reply:
+        """The kept answer, else the model's, which is then kept."""
+
+        def ask() -> dict[str, Any]:
+            reply = self.inner.chat(messages, sampling, sample)
+            return {"text": reply.text, "finish": reply.finish, "usage": reply.usage.model_dump()}
+
+        key = ask_key(self.inner.identity(), messages, sampling=sampling, sample=sample)
+        answer, usage = self._answer(key, ask)
+        return Reply(answer["text"], usage, answer["finish"])
+
+    def choose(self, messages: Sequence[Message], options: Sequence[str]) -> Choice:
+        """The kept ranking, else the model's, which is then kept."""
+
+        def ask() -> dict[str, Any]:
+            choice = self.inner.choose(messages, options)
+            return {"index": choice.index, "scores": choice.scores, "usage": choice.usage.model_dump()}
+
+        answer, usage = self._answer(ask_key(self.inner.identity(), messages, options=options), ask)
+        return Choice(answer["index"], tuple(answer["scores"]), usage)
+
+    def count_tokens(self, text: str) -> int:
+        """The model's own count."""
+        return self.inner.count_tokens(text)
+
+    def identity(self) -> dict[str, Any]:
+        """The model's own identity: a cache changes no answer."""
+        return self.inner.identity()
+
+    def close(self) -> None:
+        """Close the model and the file."""
+        self.inner.close()
+        with self._lock:
+            self._base.close()
+
+    def _answer(self, key: str, ask: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], Usage]:
+        with self._alone(key):
+            kept = self._run("SELECT answer FROM answers WHERE key = ?", (key,))
+            if kept:
+                answer = json.loads(kept[0][0])
+                usage = Usage.model_validate(answer["usage"])
+                return answer, usage.model_copy(update={"calls": 0, "cached_calls": 1, "seconds": 0.0})
+            answer = ask()
+            self._run("INSERT OR IGNORE INTO answers VALUES (?, ?)", (key, to_json(answer)))
+            return answer, Usage.model_validate(answer["usage"])
+
+    def _run(self, statement: str, values: tuple[str, ...]) -> list[Any]:
+        with self._lock:
+            try:
+                return self._base.execute(statement, values).fetchall()
+            except sqlite3.Error as error:
+                raise InfrastructureError(f"the cache {self._path} failed: {error}") from error
+
+    @contextlib.contextmanager
+    def _alone(self, key: str) -> Iterator[None]:
+        """No other thread asks the same question meanwhile."""
+        with self._lock:
+            mine, waiting = self._asking.get(key, (threading.Lock(), 0))
+            self._asking[key] = (mine, waiting + 1)
+        try:
+            with mine:
+                yield
+        finally:
+            with self._lock:
+                mine, waiting = self._asking.pop(key)
+                if waiting > 1:
+                    self._asking[key] = (mine, waiting - 1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .records import Episode, Usage
+from .records import Episode, Usage, content_hash
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,19 +70,26 @@ def episode_frame(episodes: Iterable[Episode]) -> pd.DataFrame:
 
 def results_table(episodes: Iterable[Episode]) -> str:
     """The results as CSV without times: equal bytes for equal results."""
-    lines = ["position,task_id,outcome,reward,steps,invalid_actions,verdict,payload_hash,actions_hash"]
-    from .records import content_hash
-
+    columns = ("position", "task_id", "outcome", "reward", "steps", "invalid_actions", "verdict")
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow([*columns, "payload_hash", "actions_hash"])
     for e in episodes:
         steps = e.trajectory.steps if e.trajectory else ()
         reward = e.trajectory.reward if e.trajectory else None
         invalid = e.trajectory.invalid_actions if e.trajectory else ""
         actions = content_hash([step.action for step in steps])
-        lines.append(
-            f"{e.position},{e.task.task_id},{e.outcome},{reward},{len(steps)},{invalid},"
-            f"{e.verdict.success},{content_hash(e.recall.payload)},{actions}"
-        )
-    return "\n".join(lines) + "\n"
+        row = [
+            e.position,
+            e.task.task_id,
+            e.outcome,
+            str(reward),
+            len(steps),
+            invalid,
+            str(e.verdict.success),
+        ]
+        table.writerow([*row, content_hash(e.recall.payload), actions])
+    return out.getvalue()
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -90,7 +99,8 @@ def _mean(values: Sequence[float]) -> float | None:
 def summarise(run: Run) -> dict[str, Any]:
     """Outcome counts, success rate with its 95 % Wilson interval, mean steps, tokens by role.
 
-    Errors are no failures: they are counted apart and enter no mean.
+    Errors are no failures: they are counted apart and enter no mean. Tokens, calls and seconds are those of
+    every attempt, failed ones and memory's writes included: they were paid for.
     """
     counts = {"success": 0, "failure": 0, "error": 0}
     steps: list[float] = []
@@ -103,10 +113,7 @@ def summarise(run: Run) -> dict[str, Any]:
     excluded = 0
     for episode in run.latest():
         counts[episode.outcome] += 1
-        seconds += episode.seconds
         excluded += episode.recall.self_excluded
-        for role, used in episode.usage().items():
-            usage[role] = usage.get(role, Usage()) + used
         if episode.outcome == "error" or episode.trajectory is None:
             continue
         steps.append(len(episode.trajectory.steps))
@@ -115,20 +122,21 @@ def summarise(run: Run) -> dict[str, Any]:
             unscored += 1
         else:
             rewards.append(episode.trajectory.reward)
-        if episode.verdict.source == "judge":
+        if run.settings.get("judge") is not None:
             won = episode.outcome == "success"
             if episode.verdict.success is None:
                 judged["unknown"] += 1
             else:
                 right = "true" if episode.verdict.success == won else "false"
                 judged[f"{right}_{'positive' if episode.verdict.success else 'negative'}"] += 1
-    write_usage: dict[str, Usage] = {}
+    for attempt in run.iter_episodes():
+        seconds += attempt.seconds
+        for role, used in attempt.usage().items():
+            usage[role] = usage.get(role, Usage()) + used
     for line in run.writes():
         for call in line.get("calls", []):
             role = call["role"]
-            write_usage[role] = write_usage.get(role, Usage()) + Usage(**call["usage"])
-    for role, used in write_usage.items():
-        usage[role] = usage.get(role, Usage()) + used
+            usage[role] = usage.get(role, Usage()) + Usage(**call["usage"])
     scored = counts["success"] + counts["failure"]
     interval = wilson(counts["success"], scored)
     status = run.status()

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
+from .errors import UserError
 from .models.base import ChatModel
 from .parsing import strip_thinking
 from .prompts import load_prompt
 from .records import Message, RetrievedTrace, Sampling, Task
 from .session import Session
-from .traces import fit
+from .traces import cut_middle, fit
 
 CuratorForm = Literal["advice", "plan"]
 """`advice`: a briefing asked for in chat. `plan`: a numbered list to be continued, for small models."""
+
+
+_LONGEST_SENTENCE = 2000
+"""Characters of a trace's task sentence that are shown."""
 
 
 class Curated(NamedTuple):
@@ -38,6 +43,9 @@ class Curator:
         temperature, top_p, top_k: The paper samples its curator at 0.6, 0.95, 20.
         max_trace_tokens: Tokens that all traces together may take; None takes what the context leaves.
             Longer traces lose their middle, and the cut is recorded.
+
+    Raises:
+        UserError: Unknown form or prompt, a prompt with other fields, or `max_tokens` beyond the context.
     """
 
     def __init__(
@@ -55,8 +63,16 @@ class Curator:
         max_trace_tokens: int | None = None,
     ) -> None:
         self.model = model
+        if form not in get_args(CuratorForm):
+            raise UserError(f"form must be one of {', '.join(get_args(CuratorForm))}, not {form!r}")
+        if max_tokens >= model.context:
+            raise UserError(
+                f"a payload of {max_tokens} tokens leaves no room for a prompt in {model.name}'s context "
+                f"({model.context} tokens); lower curator_max_tokens"
+            )
         general = "" if task_conditioned else "_general"
         self.prompt = load_prompt(prompt or ("curator_plan" if form == "plan" else f"curator{general}"))
+        self.prompt.messages(task="", traces="")
         self.form = form
         self.task_conditioned = task_conditioned
         self.max_trace_tokens = max_trace_tokens
@@ -84,6 +100,8 @@ class Curator:
     def messages(self, task: Task, traces: Sequence[RetrievedTrace]) -> tuple[tuple[Message, ...], Curated]:
         """The exact prompt, with the traces cut to what the model's context holds."""
         goal = task.description if self.task_conditioned else "(not told)"
+        if self.form == "plan":  # one line, since a blank one ends what is to be continued
+            goal = " ".join(goal.split())
         frame = sum(self.model.count_tokens(m.content) for m in self.prompt.messages(task=goal, traces=""))
         heads = [self._head(number, trace) for number, trace in enumerate(traces, 1)]
         spare = self.model.context - self.sampling.max_tokens - frame - 64
@@ -99,9 +117,10 @@ class Curator:
         return self.prompt.messages(task=goal, traces=text), Curated("", shown)
 
     def _head(self, number: int, trace: RetrievedTrace) -> str:
+        sentence = cut_middle(trace.description, _LONGEST_SENTENCE).text
         if self.form == "plan":
-            return f"Task: {trace.description}\nSteps to do it:"
-        return f"Record {number}\nTask: {trace.description}\nWhat happened:"
+            return f"Task: {sentence}\nSteps to do it:"
+        return f"Record {number}\nTask: {sentence}\nWhat happened:"
 
     def curate(
         self, task: Task, traces: Sequence[RetrievedTrace], session: Session, sample: int = 0

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .benchmarks import load_benchmark
 from .curation import Curator
 from .errors import UserError
 from .execution import Executor
 from .judging import Judge
-from .memories import load_memory
+from .memories import NAMES, load_memory
 from .models import load_model
 from .models.base import ChatModel
 from .presets import PRESETS
@@ -40,7 +42,7 @@ class EvalConfig(BaseModel):
     """Benchmark to play."""
     split: str = "generated_test"
     """Its split."""
-    games: int | None = None
+    games: int | None = Field(None, ge=1)
     """Number of tasks from the start of the order; None takes all."""
     order: int | None = 0
     """Seed of the permutation of tasks; None keeps the data's order."""
@@ -54,21 +56,21 @@ class EvalConfig(BaseModel):
     """The judge's model; None takes the executor's (as in the paper)."""
     act: Literal["write", "choose"]
     """Whether the executor writes its action or chooses it by likelihood."""
-    history: int
+    history: int = Field(ge=0)
     """Turns of history in the executor's prompt."""
-    max_steps: int
+    max_steps: int = Field(ge=1)
     """Limit of turns."""
-    no_repeat: int
+    no_repeat: int = Field(ge=0)
     """When choosing: the last so many actions can't be chosen again."""
-    temperature: float
+    temperature: float = Field(ge=0, allow_inf_nan=False)
     """Executor temperature, when writing."""
-    max_tokens: int
+    max_tokens: int = Field(ge=1)
     """Longest executor answer, when writing."""
     thinking: bool | None = None
     """Whether the executor may think first; None leaves the server's default."""
-    batch_size: int
+    batch_size: int = Field(ge=1)
     """Tasks that share one snapshot of memory."""
-    k: int
+    k: int = Field(ge=1)
     """Traces retrieved."""
     gate: Literal["judge", "environment", "all+labels"]
     """What lets a trajectory into the bank."""
@@ -84,10 +86,11 @@ class EvalConfig(BaseModel):
     """Tokenizer of the index: words, whitespace, lower-whitespace."""
     idf: str = "okapi"
     """Idf of the index: okapi (as rank-bm25) or lucene."""
-    warm_start: int
+    warm_start: int = Field(ge=0)
     """Demonstrations of the train split put into the bank before the stream."""
-    max_trace_tokens: int | None = None
-    """Tokens that all traces may take in the curator's prompt; None takes what its context leaves."""
+    max_trace_tokens: int | None = Field(None, ge=0)
+    """Tokens that all traces may take in the curator's prompt (with memory raw: in the executor's); None
+    takes what the curator's context leaves (with raw: half the executor's, 24,000 at most)."""
     task_conditioned: bool = True
     """Whether the curator is told the task."""
     on_empty: Literal["skip", "call"]
@@ -96,13 +99,13 @@ class EvalConfig(BaseModel):
     """How the curator is asked."""
     curator_prompt: str | None = None
     """A shipped curator prompt by name, or an own one by path."""
-    curator_temperature: float
+    curator_temperature: float = Field(ge=0, allow_inf_nan=False)
     """Curator temperature."""
-    curator_top_p: float
+    curator_top_p: float = Field(gt=0, le=1)
     """Curator nucleus."""
-    curator_top_k: int
+    curator_top_k: int = Field(ge=0)
     """Curator top-k; 0 keeps all."""
-    curator_max_tokens: int
+    curator_max_tokens: int = Field(ge=1)
     """Longest payload."""
     judge_form: Literal["json", "choose"]
     """How the judge is asked."""
@@ -114,28 +117,43 @@ class EvalConfig(BaseModel):
         """A config from a preset and what differs from it.
 
         Raises:
-            UserError: Unknown parameter, preset or value.
+            UserError: Unknown parameter, preset, memory or value, or parameters that don't go together.
         """
-        preset = parameters.get("preset", cls.model_fields["preset"].default)
-        if preset not in PRESETS:
-            raise UserError(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
+        from .retrieval import IDFS, TOKENIZERS
+
         for name in parameters:
             if name not in cls.model_fields:
                 near = difflib.get_close_matches(name, cls.model_fields, 1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(cls.model_fields)}"
                 raise UserError(f"there is no parameter {name!r}; {hint}")
+        preset = parameters.get("preset", cls.model_fields["preset"].default)
+        _known("preset", preset, PRESETS)
         try:
-            return cls(**(PRESETS[preset] | parameters))
+            config = cls(**(PRESETS[preset] | parameters))
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise UserError(
-                f"{where}={first.get('input')!r} is not possible: {first['msg'].lower()}"
-            ) from None
+            where, given = str(first["loc"][0]), first["input"]
+            if first["type"] == "literal_error":
+                _known(where, given, get_args(cls.model_fields[where].annotation))
+            raise UserError(f"{where}={given!r} is not possible: {first['msg'].lower()}") from None
+        _known("memory", config.memory, NAMES)
+        _known("tokenizer", config.tokenizer, TOKENIZERS)
+        _known("idf", config.idf, IDFS)
+        if config.traces == "distilled" and config.warm_start and config.memory != "none":
+            raise UserError("traces='distilled' needs warm_start=0, since demonstrations are not distilled")
+        return config
+
+    def request(self) -> dict[str, Any]:
+        """All parameters as they are recorded: no user, password or query in a model's address."""
+        recorded = self.model_dump()
+        for name in ("model", "curator_model", "judge_model"):
+            if recorded[name] is not None:
+                recorded[name] = _without_secrets(recorded[name])
+        return recorded
 
     def folder(self, root: str | Path = "runs") -> Path:
         """The run directory that this config has by default: the same config always the same one."""
-        digest = content_hash(self.model_dump(), 8)
+        digest = content_hash(self.request(), 8)
         return Path(root) / f"{self.benchmark}-{self.split}-{self.memory}-{digest}"
 
 
@@ -212,7 +230,7 @@ def evaluate(
             batch_size=config.batch_size,
             concurrency=concurrency,
             seed=config.seed,
-            request=config.model_dump(),
+            request=config.request(),
             progress=progress,
         )
 
@@ -240,7 +258,10 @@ def make_memory(config: EvalConfig, model: Any) -> Any:
     if config.traces == "distilled":
         options["distiller"] = model(curator_model)
     if config.memory == "raw":
-        return load_memory("raw", **options)
+        limit = config.max_trace_tokens
+        if limit is None:
+            limit = min(24_000, model(config.model).context // 2)
+        return load_memory("raw", max_trace_tokens=limit, **options)
     if config.memory != "jitmem":
         return load_memory(config.memory, **options)
     return load_memory(
@@ -261,6 +282,21 @@ def make_curator(config: EvalConfig, model: ChatModel) -> Curator:
         top_k=config.curator_top_k,
         max_trace_tokens=config.max_trace_tokens,
     )
+
+
+def _known(what: str, value: Any, known: Iterable[str]) -> None:
+    """Raise `UserError` unless `value` is one of `known`."""
+    names = list(known)
+    if value not in names:
+        near = difflib.get_close_matches(str(value), names, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"there is no {what} {value!r}; {hint}there are {', '.join(names)}")
+
+
+def _without_secrets(spec: str) -> str:
+    """A model's name without user, password or query in its address."""
+    address, mark, rest = spec.partition("#")
+    return re.sub(r"//[^/]*@", "//", address).partition("?")[0] + mark + rest
 
 
 def rerun(run: str | Path | Run, out: str | Path, **operation: Any) -> Run:

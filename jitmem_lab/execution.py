@@ -18,6 +18,12 @@ from .traces import cut_middle
 Act = Literal["write", "choose"]
 """`write`: the model writes the action. `choose`: it ranks the admissible ones by likelihood."""
 
+_FIELDS = {
+    "write": ("task", "advice", "turns", "history", "observation", "admissible"),
+    "choose": ("task", "advice", "steps"),
+}
+"""What a prompt of each kind may use."""
+
 NO_ACTION = "Nothing happens. (No command was given.)"
 """What the executor is told after an answer without a command; the environment is not asked."""
 
@@ -32,7 +38,7 @@ class Executor:
             choosing, every action taken is listed and `history` of them come with what was seen after.
         max_steps: Limit of turns (paper: 30; 200 in τ²); None takes the benchmark's.
         no_repeat: When choosing, the last so many actions can't be chosen again (0 in the paper's setting).
-        temperature: 1.0 in the paper; 0 takes the likeliest. When choosing it must be 0.
+        temperature: 1.0 in the paper; 0 takes the likeliest. Choosing always takes the likeliest.
         top_p, top_k, max_tokens, thinking: Sampling of written answers.
         max_observation_chars: Longer observations are cut in prompts (never in the record); None never cuts.
     """
@@ -63,6 +69,7 @@ class Executor:
         self.max_steps = max_steps
         self.no_repeat = no_repeat if act == "choose" else 0
         self.prompt = load_prompt(prompt or f"alfworld_{act}")
+        self.prompt.messages(**dict.fromkeys(_FIELDS[act], ""))
         self.max_observation_chars = max_observation_chars
         self.sampling = Sampling(
             temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, thinking=thinking

@@ -19,11 +19,11 @@ def write_atomic(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(name)
+            Path(name).unlink()
         raise
 
 
@@ -67,10 +67,11 @@ def drop_torn_line(path: Path) -> bool:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The whole lines of a file; a torn last line is left out."""
+    """The whole lines of a file; a torn last line is left out, and so is one that is no text."""
     if not path.exists():
         return
     with path.open("rb") as file:
         for raw in file:
             if raw.endswith(b"\n"):
-                yield raw[:-1].decode("utf-8", "surrogatepass")
+                with contextlib.suppress(UnicodeDecodeError):
+                    yield raw[:-1].decode("utf-8", "surrogatepass")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from .errors import UserError
 from .models.base import ChatModel
 from .parsing import parse_json_object
 from .prompts import load_prompt
@@ -31,9 +32,12 @@ class Judge:
         temperature: float = 0.0,
         thinking: bool | None = None,
     ) -> None:
+        if form not in get_args(JudgeForm):
+            raise UserError(f"form must be one of {', '.join(get_args(JudgeForm))}, not {form!r}")
         self.model = model
         self.form = form
         self.prompt = load_prompt(prompt or ("judge_choose" if form == "choose" else "judge"))
+        self.prompt.messages(task="", trace="")
         self.sampling = Sampling(temperature=temperature, max_tokens=max_tokens, thinking=thinking)
 
     def settings(self) -> dict[str, Any]:

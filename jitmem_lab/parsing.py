@@ -6,20 +6,33 @@ import json
 import re
 from typing import Any
 
-_THINK = re.compile(r"<think>.*?</think>", re.S | re.I)
-_OPEN_THINK = re.compile(r"<think>.*\Z", re.S | re.I)
-_ACTION = re.compile(r"<action>(.*?)</action>", re.S | re.I)
+_THINK = re.compile(r"<(/?)think>", re.I)
+_ACTION = re.compile(r"<action>((?:(?!<action>).)*?)</action>", re.S | re.I)
 
 
 def strip_thinking(text: str) -> str:
     """The text without its think blocks; an unclosed one takes the rest with it.
 
-    A closing tag alone (its opening one was in the prompt) ends a block that began with the text.
+    A closing tag alone ends a block that began with the text (its opening tag was in the prompt) or, behind
+    another block, the rest of a nested one.
     """
-    text = _THINK.sub("", text)
-    head, tag, tail = text.rpartition("</think>")
-    text = tail if tag else head or tail
-    return _OPEN_THINK.sub("", text).strip()
+    while (rest := _without_blocks(text)) != text:
+        text = rest
+    return text.strip()
+
+
+def _without_blocks(text: str) -> str:
+    kept = []
+    position, thinking = 0, False
+    for tag in _THINK.finditer(text):
+        if not tag[1]:
+            if not thinking:
+                kept.append(text[position : tag.start()])
+            thinking = True
+        else:
+            thinking = False
+        position = tag.end()
+    return "".join(kept) if thinking else "".join([*kept, text[position:]])
 
 
 def parse_action(raw: str) -> str:
@@ -40,15 +53,20 @@ def match_admissible(action: str, admissible: tuple[str, ...]) -> str | None:
 
 
 def parse_json_object(raw: str) -> dict[str, Any] | None:
-    """The first JSON object in the text outside think blocks; None when there is none."""
+    """The first JSON object in the text outside think blocks; None when there is none.
+
+    An object inside a torn one does not count: its meaning hangs on what was lost.
+    """
     text = strip_thinking(raw)
     decoder = json.JSONDecoder()
     start = text.find("{")
     while start >= 0:
         try:
             value, _ = decoder.raw_decode(text, start)
-        except ValueError:
-            start = text.find("{", start + 1)
+        except RecursionError:
+            return None
+        except ValueError as error:
+            start = text.find("{", max(start + 1, getattr(error, "pos", 0)))
             continue
         return value if isinstance(value, dict) else None
     return None

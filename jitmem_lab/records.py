@@ -26,13 +26,35 @@ Role = Literal["executor", "curator", "judge", "distiller", "user"]
 
 
 def to_json(value: Any) -> str:
-    """One line of ASCII JSON with sorted keys, so that equal values give equal bytes."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=True, allow_nan=False, default=str)
+    """One line of ASCII JSON with sorted keys, so that equal values give equal bytes.
+
+    JSON has no numbers that aren't finite: they become the strings NaN, Infinity and -Infinity, which a
+    record's number fields read back.
+    """
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=True, allow_nan=False, default=str)
+    except ValueError:
+        return json.dumps(_finite(value), sort_keys=True, ensure_ascii=True, allow_nan=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    """`value` with the names of numbers that aren't finite in their place."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value
 
 
 def content_hash(value: Any, length: int = 16) -> str:
     """Hex digest (`length` characters of SHA-256) of a JSON-able value."""
     return hashlib.sha256(to_json(value).encode()).hexdigest()[:length]
+
+
+def _finite_or_none(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
 
 
 class Record(RichRepr, BaseModel):
@@ -170,10 +192,12 @@ class Step(Record):
     """The action sent to the environment; empty when none could be parsed."""
     valid: bool = True
     """Whether the action was admissible."""
-    reward: float = 0.0
-    """Reward of this step."""
+    reward: float | None = 0.0
+    """Reward of this step; None when the environment gave no finite number."""
     seconds: float = 0.0
     """Wall time of the step in the environment."""
+
+    _unscored = field_validator("reward")(_finite_or_none)
 
 
 class Trajectory(Record):
@@ -199,10 +223,12 @@ class Trajectory(Record):
         """Number of steps whose action was not admissible."""
         return sum(not step.valid for step in self.steps)
 
-    @field_validator("reward", mode="before")
-    @classmethod
-    def _nan_is_unscored(cls, value: Any) -> Any:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
+    @property
+    def hash(self) -> str:
+        """Content hash without the steps' wall times: the same play gives the same hash each time."""
+        return content_hash(self.model_dump(exclude={"steps": {"__all__": {"seconds"}}}))
+
+    _unscored = field_validator("reward")(_finite_or_none)
 
 
 class RetrievedTrace(Record):

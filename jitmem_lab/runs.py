@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
 from .files import read_lines, write_json
-from .records import Episode
+from .records import Episode, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,9 @@ class Run:
             self.config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             schema = int(self.config["schema_version"])
             self.settings: dict[str, Any] = dict(self.config["settings"])
-        except (ValueError, KeyError, TypeError) as error:
+            for part in {"benchmark", "tasks", "memory", "executor"} & set(self.settings):
+                self.settings[part] = dict(self.settings[part])
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{file} cannot be read ({error}); restore it or start a new run") from None
         if schema > RUN_SCHEMA:
             raise UserError(
@@ -115,7 +117,8 @@ class Run:
         file = self.path / "status.json"
         status: dict[str, Any] = {"state": "new"}
         with contextlib.suppress(OSError, ValueError):
-            status = json.loads(file.read_text(encoding="utf-8"))
+            found = json.loads(file.read_text(encoding="utf-8"))
+            status = found if isinstance(found, dict) else status
         if status.get("state") == "running" and not RunLock(self.path).held():
             status["state"] = "killed"
             with contextlib.suppress(OSError):
@@ -131,12 +134,20 @@ class Run:
                 continue
 
     def latest(self) -> list[Episode]:
-        """The episode that counts for each task, in stream order: its result, else its last error."""
+        """The episode that counts for each task, in stream order: its result, else its last error.
+
+        A verdict that the judge gave only later, before memory's write, is put in its place.
+        """
         found: dict[str, Episode] = {}
         for episode in self.iter_episodes():
             before = found.get(episode.key)
             if before is None or before.outcome == "error":
                 found[episode.key] = episode
+        for line in self.writes():
+            asked_again = line.get("verdict")
+            if asked_again is not None and line["key"] in found:
+                verdict = Verdict.model_validate(asked_again)
+                found[line["key"]] = found[line["key"]].model_copy(update={"verdict": verdict})
         return sorted(found.values(), key=lambda episode: episode.position)
 
     def episode(self, position: int) -> Episode:
@@ -157,7 +168,9 @@ class Run:
         found = []
         for line in read_lines(self.path / "writes.jsonl"):
             with contextlib.suppress(ValueError):
-                found.append(json.loads(line))
+                value = json.loads(line)
+                if isinstance(value, dict) and "key" in value:
+                    found.append(value)
         return found
 
     def bank(self) -> MemoryBank:
@@ -184,7 +197,7 @@ def open_run(path: str | Path | Run) -> Run:
 
 
 def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
-    """The run directories at any depth below a folder, newest first; a broken one is listed with its error."""
+    """The run directories at any depth below a folder, newest first; a broken one with its error."""
     rows: list[dict[str, Any]] = []
     root = Path(folder)
     if not root.exists():
@@ -198,7 +211,7 @@ def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
         else:
             status = run.status()
             row |= {
-                "state": status["state"],
+                "state": status.get("state"),
                 "benchmark": run.settings.get("benchmark", {}).get("name"),
                 "split": run.settings.get("benchmark", {}).get("split"),
                 "memory": run.settings.get("memory", {}).get("name"),
@@ -207,7 +220,7 @@ def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
                 "created": run.config.get("created", 0.0),
             }
         rows.append(row)
-    return sorted(rows, key=lambda row: -row["created"])
+    return sorted(rows, key=lambda row: -row["created"] if isinstance(row["created"], int | float) else 0)
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:

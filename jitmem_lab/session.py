@@ -57,6 +57,8 @@ class Session:
         base = Call(role=role, model=model.name, messages=tuple(messages), sampling=sampling, sample=sample)
         try:
             reply = model.chat(messages, sampling, sample)
+            if not isinstance(reply.text, str):
+                raise InfrastructureError(f"{model.name} gave no text")
         except InfrastructureError as error:
             self._add(base.model_copy(update={"error": str(error), "finish": "error"}))
             raise

@@ -115,7 +115,7 @@ def run_stream(
         "judge": judge.settings() if judge is not None and memory.needs_judge else None,
         "warm_start": {
             "count": len(warm_start),
-            "hash": content_hash([content_hash(t.model_dump()) for t in warm_start]),
+            "hash": content_hash([t.hash for t in warm_start]),
         },
         "batch_size": batch_size,
         "seed": seed,
@@ -201,7 +201,9 @@ class _Stream:
                 self.memory.warm(warm_start)
             for number in range(slots[-1].batch + 1 if slots else 0):
                 self._batch([slot for slot in slots if slot.batch == number], pool, progress)
-            complete = len(self.written) == len(slots) and all(d.outcome != "error" for d in self.done.values())
+            complete = len(self.written) == len(slots) and all(
+                d.outcome != "error" for d in self.done.values()
+            )
             state = "completed" if complete else "incomplete"
         except KeyboardInterrupt:
             state = "interrupted"

@@ -43,7 +43,7 @@ class CutText(NamedTuple):
 
 
 def cut_middle(text: str, limit: int) -> CutText:
-    """Keep the head and the tail of a text within about `limit` characters: a trace's goal and its end matter most."""
+    """Head and tail of a text within about `limit` characters: a trace's goal and its end matter most."""
     if len(text) <= limit:
         return CutText(text, 0)
     keep = max(limit - 40, 0)

@@ -30,14 +30,15 @@ def load_memory(name: str, *, curator: Any = None, **options: Any) -> Memory:
     from .raw import RawMemory
 
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, 1)
-        hint = f"; did you mean {near[0]}?" if near else ";"
-        raise UserError(f"there is no memory {name!r}{hint} There are {', '.join(NAMES)}")
+        near = difflib.get_close_matches(str(name), NAMES, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"there is no memory {name!r}; {hint}there are {', '.join(NAMES)}")
     if name == "none":
         allowed: set[str] = set()
     else:
         allowed = set(inspect.signature(RawMemory.__init__).parameters) - {"self"}
-        allowed |= {"on_empty"} if name == "jitmem" else set()
+        if name == "jitmem":
+            allowed = (allowed | {"on_empty"}) - {"max_trace_tokens"}
     for option in options:
         if option not in allowed:
             near = difflib.get_close_matches(option, allowed, 1)

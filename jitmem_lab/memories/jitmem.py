@@ -23,7 +23,7 @@ class JitMemory(RawMemory):
     Args:
         curator: Writes the payload.
         on_empty: Whether the curator is asked when there is no trace (with `retrieval="empty"` it always is).
-        options: As for `RawMemory`.
+        options: As for `RawMemory`, but `max_trace_tokens` is the curator's.
     """
 
     name = "jitmem"
@@ -37,7 +37,9 @@ class JitMemory(RawMemory):
 
     def settings(self) -> dict[str, Any]:
         """Everything that changes what it recalls or remembers."""
-        return super().settings() | {"curator": self.curator.settings(), "on_empty": self.on_empty}
+        settings = super().settings() | {"curator": self.curator.settings(), "on_empty": self.on_empty}
+        del settings["max_trace_tokens"]
+        return settings
 
     def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
         """A payload written for this task out of the retrieved traces."""

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ..bank import MemoryBank
+from ..bank import MemoryBank, StoredTrace
 from ..errors import UserError
 from ..execution import without_thinking
 from ..models.base import ChatModel
 from ..parsing import strip_thinking
 from ..prompts import load_prompt
-from ..records import Episode, Recall, RetrievedTrace, Sampling, Task, Trajectory, content_hash
+from ..records import Episode, Recall, RetrievedTrace, Sampling, Task, Trajectory
+from ..retrieval import BM25Index
 from ..session import Session
 from ..traces import TraceFormat, fit, trace_text
 from .base import Gate
@@ -40,7 +41,8 @@ class RawMemory:
         trace_format: How a trajectory is written into a prompt.
         exclude_own: A task never retrieves a trajectory of its own task id; how often it would is counted.
         tokenizer, idf: Settings of the index, see `bank.MemoryBank`.
-        max_trace_tokens: Tokens that all traces together may take in a prompt.
+        max_trace_tokens: Tokens (roughly, at 3 characters each) that all traces together may take in the
+            executor's prompt; None never cuts. Longer ones lose their middle, and the cut is recorded.
         distiller: The model that distils; needed for `traces="distilled"`.
     """
 
@@ -68,8 +70,9 @@ class RawMemory:
         ):
             if value not in allowed:
                 raise UserError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-        if k < 1:
-            raise UserError(f"k must be 1 or more, not {k}; for no traces use retrieval='empty'")
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            raise UserError(f"k must be 1 or more, not {k!r}; for no traces use retrieval='empty'")
+        BM25Index(tokenizer, idf)
         if traces == "distilled" and distiller is None:
             raise UserError("traces='distilled' needs a distiller model")
         self.k = k
@@ -123,12 +126,7 @@ class RawMemory:
         """Put demonstrations into the bank, in the order given."""
         if self.traces == "distilled":
             raise UserError("warm_start goes with traces='raw': demonstrations are not distilled")
-        self.bank.append(
-            [
-                (f"warm:{content_hash(t.model_dump())}", t, {"success": True, "warm": True})
-                for t in trajectories
-            ]
-        )
+        self.bank.append([(f"warm:{t.hash}", t, {"success": True, "warm": True}) for t in trajectories])
 
     def snapshot(self) -> int:
         """Number of traces in the bank."""
@@ -144,10 +142,16 @@ class RawMemory:
         if self.retrieval == "shuffled":
             order = list(range(1, snapshot + 1))
             random.Random(session.seed("retrieval")).shuffle(order)
-            stored = [self.bank.get(n) for n in order[: k + 50]]
-            others = [s for s in stored if s.trajectory.task.task_id != own][:k]
-            pairs = [(s, 0.0) for s in others]
+            pairs: list[tuple[StoredTrace, float]] = []
             excluded = 0
+            for number in order:
+                stored = self.bank.get(number)
+                if stored.trajectory.task.task_id == own:
+                    excluded += 1
+                elif len(pairs) < k:
+                    pairs.append((stored, 0.0))
+                if len(pairs) == k:
+                    break
         else:
             found = self.bank.search(query, k, snapshot=snapshot, exclude_task=own)
             pairs = [(self.bank.get(hit.id), hit.score) for hit in found.hits]
@@ -174,9 +178,8 @@ class RawMemory:
     def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
         """The top-k traces as they are, best first."""
         recall = self.retrieve(task, snapshot, session)
-        cut = fit(
-            [t.text for t in recall.traces], self.max_trace_tokens or 10**9, lambda text: len(text) // 3
-        )
+        budget = 10**9 if self.max_trace_tokens is None else self.max_trace_tokens
+        cut = fit([t.text for t in recall.traces], budget, lambda text: len(text) // 3)
         traces = tuple(
             trace.model_copy(update={"text": text, "cut_chars": lost})
             for trace, (text, lost) in zip(recall.traces, cut, strict=True)

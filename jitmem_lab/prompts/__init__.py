@@ -16,7 +16,7 @@ from ..errors import UserError
 from ..records import Message, content_hash
 
 _FOLDER = Path(__file__).parent
-_SECTION = re.compile(r"^\[\[(system|user|assistant)\]\]\n", re.M)
+_SECTION = re.compile(r"^\[\[(system|user|assistant)\]\][ \t]*(?:\n|\Z)", re.M)
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -38,6 +38,11 @@ class Prompt(NamedTuple):
         parts = _SECTION.split(self.text)
         if len(parts) < 3:
             raise UserError(f"prompt {self.name} has no [[system]], [[user]] or [[assistant]] section")
+        if parts[0].strip():
+            raise UserError(
+                f"prompt {self.name} begins with {parts[0].strip()[:40]!r}, which is in no section; its "
+                "first line must be [[system]], [[user]] or [[assistant]]"
+            )
 
         def fill(match: re.Match[str]) -> str:
             if match[1] not in fields:
@@ -71,9 +76,14 @@ def load_prompt(name: str) -> Prompt:
         return Prompt(name, shipped)
     if name.endswith(".txt"):
         try:
-            return Prompt(name, Path(name).read_text(encoding="utf-8"))
+            return Prompt(name, Path(name).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise UserError(f"prompt file {name} cannot be read: {error.strerror}") from None
+        except ValueError:
+            raise UserError(f"prompt file {name} cannot be read: it is no UTF-8 text") from None
     near = difflib.get_close_matches(name, names(), 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise UserError(f"there is no prompt {name!r}{hint} Shipped are {', '.join(names())}")
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UserError(
+        f"there is no prompt {name!r}; {hint}shipped are {', '.join(names())}; an own one is the path of a "
+        ".txt file"
+    )

@@ -74,7 +74,7 @@ def encode(key: str, trajectory: Trajectory, labels: Mapping[str, Any]) -> Row:
             labels=to_json(_finite(dict(labels))),
             body=zlib.compress(trajectory.to_line().encode()),
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise UserError(
             f"the trace {key!r} holds a value that can't be written as JSON ({error}); nothing was stored"
         ) from error

@@ -157,7 +157,8 @@ def _child(what: str, path: Path, corpus: str, size: int, seed: int) -> float:
     """One number measured in a fresh process: seconds to open, or bytes of memory."""
     call = json.dumps([what, str(path), corpus, size, seed])
     code = "import sys; from jitmem_lab.bench.retrieval import _measure; _measure(sys.argv[1])"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    here = str(Path(__file__).resolve().parents[2])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *(p for p in sys.path if p)])}
     done = subprocess.run([sys.executable, "-c", code, call], capture_output=True, text=True, env=env)
     if done.returncode:
         raise InfrastructureError(f"measuring {what} failed: {done.stderr.strip().splitlines()[-1:]}")

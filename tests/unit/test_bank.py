@@ -70,9 +70,10 @@ def test_a_key_is_stored_once(path):
 def test_all_of_an_append_or_nothing(path):
     with MemoryBank(path) as bank:
         fill(bank, ["one"])
-        bad = trajectory(7).model_copy(update={"reward": float("inf")})
+        endless: dict[str, object] = {}
+        endless["again"] = endless
         with pytest.raises(UserError, match="nothing was stored"):
-            bank.append([("x", trajectory(5), {}), ("y", bad, {})])
+            bank.append([("x", trajectory(5), {}), ("y", trajectory(6), endless)])
         assert len(bank) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import unicodedata
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from jitmem_lab import retrieval
+from jitmem_lab.bench.retrieval import render, run
 from jitmem_lab.bench.texts import CORPORA, texts
 from jitmem_lab.errors import UserError
 from jitmem_lab.retrieval import TOKENIZERS, BM25Index, load_index, save_index, words
@@ -272,3 +274,28 @@ def test_search_works_where_numba_may_not_write_a_cache(monkeypatch):
     index = build(["a b", "b c", "c"]).postings
     n = index.terms
     assert list(before(index.ids, index.start[:n], index.length[:n], 2)) == [1, 2, 1]
+
+
+def test_the_benchmark_reports_every_column(tmp_path):
+    result = run(("alfworld",), (300,), folder=tmp_path)
+    (row,) = result["rows"]
+    assert list(row) == [
+        "corpus",
+        "n",
+        "query_ratio_cpu",
+        "insert_ratio",
+        "agreement",
+        "open_s",
+        "rss_ratio",
+        "query_ms_p50",
+        "reference_query_ms_p50",
+    ]
+    assert (row["corpus"], row["n"], row["agreement"]) == ("alfworld", 300, 1.0)
+    assert all(row[name] > 0 for name in ("query_ratio_cpu", "insert_ratio", "open_s", "query_ms_p50"))
+    json.dumps(result)
+    assert "alfworld" in render(result)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UserError, match="unknown corpus"):
+        run(("news",), (10,))
+    with pytest.raises(UserError, match="sizes"):
+        run(("alfworld",), (0,))

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .benchmarks import load_benchmark
+from .benchmarks.base import Benchmark
 from .curation import Curator
 from .errors import UserError
 from .execution import Executor
@@ -47,7 +48,7 @@ class EvalConfig(BaseModel):
     order: int | None = 0
     """Seed of the permutation of tasks; None keeps the data's order."""
     memory: str = "jitmem"
-    """Memory system: none, raw, jitmem."""
+    """Memory system: none, raw, jitmem; the control oracle."""
     model: str = "smol"
     """The executor's model: smol, openai:URL#NAME, hf:PATH, replay:RUN."""
     curator_model: str | None = None
@@ -208,7 +209,7 @@ def evaluate(
             max_tokens=config.max_tokens,
             thinking=config.thinking,
         )
-        memory = make_memory(config, model)
+        memory = make_memory(config, model, bench)
         judge = (
             Judge(model(config.judge_model or config.model), form=config.judge_form)
             if memory.needs_judge
@@ -216,7 +217,7 @@ def evaluate(
         )
         warm = (
             bench.demonstrations(config.warm_start, config.seed)
-            if config.warm_start and config.memory != "none"
+            if config.warm_start and config.memory in ("raw", "jitmem")
             else []
         )
         return run_stream(
@@ -240,10 +241,12 @@ def _close(models: dict[str, ChatModel]) -> None:
         model.close()
 
 
-def make_memory(config: EvalConfig, model: Any) -> Any:
+def make_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
     """The memory system of a config; `model` gives a chat model by spec."""
     if config.memory == "none":
         return load_memory("none")
+    if config.memory == "oracle":
+        return load_memory("oracle", benchmark=benchmark)
     options: dict[str, Any] = {
         "k": config.k,
         "gate": config.gate,

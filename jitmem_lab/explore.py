@@ -86,7 +86,7 @@ class Explorer:
             self._models[self.config.model] = model
         self.benchmark = load_benchmark(self.config.benchmark, split=self.config.split)
         self._tasks = self.benchmark.tasks(limit=self.config.games, order=self.config.order)
-        self.memory: RawMemory = make_memory(self.config, self._model)
+        self.memory: RawMemory = make_memory(self.config, self._model, self.benchmark)
         self.memory.open(None)
         if run is not None:
             self._copy_bank(open_run(run))

@@ -28,7 +28,7 @@ def test_form(path):
     tagged = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
     assert len(tagged) == 1
     lines = tagged[0].source.splitlines()
-    for number, line in enumerate(lines):
+    for line in lines:
         if "=" in line and not line.startswith("#"):
             assert ":" in line.split("=")[0], f"{line} has no type"
     assert lines[0].startswith("# ")
@@ -61,7 +61,8 @@ def test_quickstart_plays_all_memories_on_the_same_games(quickstart):
     assert len(tasks) == 1
     assert all(not e.recall.payload for e in runs["none"].latest())
     for episode in runs["jitmem"].latest():
-        assert episode.recall.payload and episode.recall.traces
+        assert episode.recall.payload
+        assert episode.recall.traces
         assert any(call.role == "curator" for call in episode.calls)
         assert all(
             episode.recall.payload in c.messages[-1].content for c in episode.calls if c.role == "executor"

@@ -1,0 +1,33 @@
+"""`oracle`: the benchmark's own solution as payload, the ceiling of what a payload can do for an executor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..benchmarks.base import Benchmark
+from ..execution import plan_payload
+from ..records import Recall, Task
+from ..session import Session
+from .none import NoMemory
+
+
+class OracleMemory(NoMemory):
+    """A control, not a memory: it looks the solution up. Never mix its figures with a system's.
+
+    Args:
+        benchmark: Where the solutions come from.
+    """
+
+    name = "oracle"
+
+    def __init__(self, benchmark: Benchmark) -> None:
+        self._benchmark = benchmark
+
+    def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
+        """The walkthrough of `task` as a solved example."""
+        payload = plan_payload(task, self._benchmark.oracle(task))
+        return Recall(payload=payload, notes={"control": "the benchmark's own solution"})
+
+    def settings(self) -> dict[str, Any]:
+        """Only the name."""
+        return {"name": self.name}

@@ -31,7 +31,9 @@ def wilson(successes: int, n: int, z: float = 1.959964) -> Interval:
     spread = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
     centre = p + z * z / (2 * n)
-    return Interval(max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale))
+    low = (centre - spread) / scale if successes else 0.0
+    high = (centre + spread) / scale if successes < n else 1.0
+    return Interval(low, high)
 
 
 def episode_row(episode: Episode) -> dict[str, Any]:

@@ -140,7 +140,7 @@ class EvalConfig(BaseModel):
         _known("memory", config.memory, NAMES)
         _known("tokenizer", config.tokenizer, TOKENIZERS)
         _known("idf", config.idf, IDFS)
-        if config.traces == "distilled" and config.warm_start and config.memory != "none":
+        if config.traces == "distilled" and config.warm_start and config.memory in ("raw", "jitmem"):
             raise UserError("traces='distilled' needs warm_start=0, since demonstrations are not distilled")
         return config
 

@@ -169,7 +169,7 @@ class Run:
         for line in read_lines(self.path / "writes.jsonl"):
             with contextlib.suppress(ValueError):
                 value = json.loads(line)
-                if isinstance(value, dict) and "key" in value:
+                if isinstance(value, dict) and isinstance(value.get("key"), str):
                     found.append(value)
         return found
 

@@ -54,7 +54,7 @@ def load_memory(name: str, *, curator: Any = None, benchmark: Any = None, **opti
         return OracleMemory(benchmark)
     if name == "raw":
         return RawMemory(**options)
-    if curator is None:
+    if curator is None or isinstance(curator, str):
         raise UserError("memory jitmem needs a curator: pass curator=load_model(...)")
     return JitMemory(curator=curator if isinstance(curator, Curator) else Curator(curator), **options)
 

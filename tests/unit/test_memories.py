@@ -53,8 +53,8 @@ def episode(
     [
         ("jitmen", {}, "did you mean jitmem"),
         ("ram", {}, "did you mean raw"),
-        ("xyz", {}, "there are none, raw, jitmem"),
-        (None, {}, "there are none, raw, jitmem"),
+        ("xyz", {}, "there are none, raw, jitmem, oracle"),
+        (None, {}, "there are none, raw, jitmem, oracle"),
         ("none", {"k": 3}, "has no parameter 'k'"),
         ("raw", {"gates": "judge"}, "did you mean gate"),
         ("raw", {"on_empty": "call"}, "has no parameter 'on_empty'"),
@@ -70,6 +70,9 @@ def episode(
         ("raw", {"tokenizer": "wrods"}, "unknown tokenizer"),
         ("raw", {"idf": "lucenne"}, "unknown idf"),
         ("jitmem", {}, "needs a curator"),
+        ("jitmem", {"curator": "smol"}, "needs a curator"),
+        ("oracle", {}, "needs the benchmark"),
+        ("oracle", {"k": 3}, "has no parameter 'k'"),
         ("jitmem", {"curator": RuleModel(), "on_empty": "ask"}, "skip or call"),
         ("jitmem", {"curator": RuleModel(), "max_trace_tokens": 9}, "has no parameter 'max_trace_tokens'"),
     ],
@@ -82,7 +85,8 @@ def test_wrong_input_is_one_sentence(name: Any, options: dict[str, Any], says: s
 
 @pytest.mark.parametrize("name", NAMES)
 def test_settings_are_json_and_tell_systems_apart(name: str) -> None:
-    memory = load_memory(name, curator=RuleModel()) if name == "jitmem" else load_memory(name)
+    needed = {"jitmem": {"curator": RuleModel()}, "oracle": {"benchmark": ButtonBenchmark()}}
+    memory = load_memory(name, **needed.get(name, {}))
     settings = memory.settings()
     assert settings["name"] == name
     assert ("curator" in settings) is (name == "jitmem")
@@ -101,6 +105,17 @@ def test_none_recalls_and_remembers_nothing() -> None:
     memory.warm([demonstration(TASKS[0])])
     assert memory.remember(episode(), Session()) == {}
     assert memory.recall(TASKS[0], memory.snapshot(), Session()) == Recall()
+    assert memory.needs_judge is False
+
+
+def test_oracle_recalls_the_solution_and_says_that_it_is_a_control() -> None:
+    memory = load_memory("oracle", benchmark=ButtonBenchmark())
+    memory.open(None)
+    memory.warm([demonstration(TASKS[0])])
+    recall = memory.recall(TASKS[1], memory.snapshot(), Session())
+    assert recall.payload == f"Task: {TASKS[1].description}\nSteps to do it:\n1. press green"
+    assert "control" in recall.notes
+    assert memory.remember(episode(), Session()) == {}
     assert memory.needs_judge is False
 
 

@@ -34,7 +34,7 @@ _WHERE = {
     "InfrastructureError": "errors",
 }
 
-__all__ = sorted(_WHERE)  # noqa: PLE0605
+__all__ = sorted(_WHERE)
 
 
 def __getattr__(name: str) -> Any:

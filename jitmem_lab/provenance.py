@@ -10,9 +10,24 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = (
-    "jitmem-lab numpy pandas pydantic rank-bm25 numba openai torch transformers tokenizers accelerate gguf "
-    "alfworld textworld fast-downward-textworld TatSu papermill"
-).split()
+    "jitmem-lab",
+    "numpy",
+    "pandas",
+    "pydantic",
+    "rank-bm25",
+    "numba",
+    "openai",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "accelerate",
+    "gguf",
+    "alfworld",
+    "textworld",
+    "fast-downward-textworld",
+    "TatSu",
+    "papermill",
+)
 """Packages whose versions can change a result."""
 
 
@@ -28,7 +43,7 @@ def package_versions() -> dict[str, str]:
 
 
 def git_commit() -> dict[str, Any] | None:
-    """Commit of the checkout that this package runs from, and whether it has local changes; None outside one."""
+    """Commit of the checkout that this package runs from, and whether it is changed; None outside one."""
     root = Path(__file__).resolve().parent.parent
 
     def git(*words: str) -> str:

@@ -1,0 +1,127 @@
+"""`jitmem serve`: the dashboards, on this machine unless there is a token."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import UserError
+
+SHORTEST_TOKEN = 8
+"""Characters that a token must have."""
+
+
+def main(
+    runs: Sequence[str] = (),
+    port: int = 5006,
+    address: str = "127.0.0.1",
+    token: str | None = None,
+    show: bool = False,
+) -> int:
+    """Serve the dashboards of some runs until interrupted.
+
+    Args:
+        runs: Run directories and folders of runs; none takes the folder `runs`.
+        port: 0 takes a free one.
+        address: Where to listen; other machines are let in only with a token.
+        token: The password that visitors are asked for.
+        show: Whether to open a browser.
+
+    Returns:
+        The process's exit status.
+
+    Raises:
+        UserError: A folder is missing, the port is taken, or the address is open and there is no token.
+    """
+    check_door(address, token)
+    for run in runs:
+        if not Path(run).exists():
+            raise UserError(f"there is no folder {run}; give run directories or folders of runs")
+    try:
+        import panel as pn
+
+        from .views.inspect import inspect_page
+    except ImportError as error:
+        raise UserError(
+            f"the dashboards need packages that are missing ({error}); pip install 'jitmem-lab[lab]'"
+        ) from None
+    port = find_port(address, port)
+    shown = list(runs) or ["runs"]
+
+    def inspect() -> pn.viewable.Viewer:  # Panel serves plain functions only
+        return inspect_page(shown)
+
+    server = pn.serve(
+        {"inspect": inspect},
+        port=port,
+        address=address,
+        websocket_origin=origins(address, port),
+        title={"inspect": "JitMem Lab · inspect"},
+        basic_auth=token,
+        login_template=str(Path(__file__).parent / "views" / "login.html"),
+        cookie_secret=secrets.token_hex(32) if token else None,
+        start=False,
+        show=show,
+        verbose=False,
+    )
+    print(f"Dashboards at {url(address, port)}/inspect (Ctrl-C ends them)", flush=True)
+    server.start()
+    server.io_loop.start()
+    server.stop()
+    return 0
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def check_door(address: str, token: str | None) -> None:
+    """Refuse an address that others reach without a token, and a token that is easily guessed."""
+    if not address:
+        raise UserError("give an address, such as 127.0.0.1")
+    if ":" in address:  # Panel 1.9.4 fails on each request to such a host
+        raise UserError(
+            f"no dashboard opens under {address}; give a host name or an address such as 127.0.0.1"
+        )
+    if token is None and not is_loopback(address):
+        raise UserError(
+            f"anyone who reaches {address} could read the runs: set a token with --token or JITMEM_TOKEN, "
+            "or serve on 127.0.0.1"
+        )
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise UserError(f"the token is too short; take at least {SHORTEST_TOKEN} characters")
+
+
+def find_port(address: str, port: int) -> int:
+    """The port, or a free one for 0; `UserError` if it cannot be had."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+            return int(probe.getsockname()[1])
+    except OSError as error:
+        raise UserError(
+            f"port {port} of {address} cannot be had ({error.strerror}); choose another with --port"
+        ) from None
+
+
+def url(address: str, port: int) -> str:
+    """Where a browser on this machine finds the server."""
+    host = "localhost" if is_loopback(address) or address == "0.0.0.0" else address
+    return f"http://{host}:{port}"
+
+
+def origins(address: str, port: int) -> list[str]:
+    """Hosts whose pages may talk to the server: this machine's names, and the address itself."""
+    hosts = {"localhost", "127.0.0.1"}
+    if not is_loopback(address):
+        hosts |= {address, socket.gethostname(), socket.getfqdn()}
+    return [f"{host}:{port}" for host in sorted(hosts)]

@@ -313,13 +313,19 @@ def demo_command(games: int, split: str, model: str, out: str) -> int:
     return demo(games=games, split=split, model=model, out=out)
 
 
-@cli.command("serve", context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def serve_command(args: tuple[str, ...]) -> int:
-    """Serve the dashboards on this machine."""
+@cli.command("serve")
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--port", default=5006, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one."
+)
+@click.option("--address", default="127.0.0.1", show_default=True, help="Another one needs a token.")
+@click.option("--token", envvar="JITMEM_TOKEN", help="Password asked of visitors (or in JITMEM_TOKEN).")
+@click.option("--show", is_flag=True, help="Open a browser.")
+def serve_command(runs: tuple[Path, ...], port: int, address: str, token: str | None, show: bool) -> int:
+    """Serve the dashboards of RUNS, run directories or folders of them (default: runs)."""
     from .serve import main as serve
 
-    return int(serve(list(args)) or 0)
+    return serve([str(_where(run)) for run in runs], port, address, token, show)
 
 
 @cli.group("bench")

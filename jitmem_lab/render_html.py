@@ -20,10 +20,11 @@ _LINE = "1px solid rgba(128,128,128,.35)"
 _ROOT = "color:inherit;line-height:1.4;overflow-wrap:anywhere"
 _PRE = (
     f"white-space:pre-wrap;margin:2px 0;padding:4px 8px;border:{_LINE};border-radius:4px;background:none;"
-    "color:inherit;font-size:12px;max-height:24em;overflow:auto"
+    "color:inherit;font:12px/1.45 ui-monospace,monospace;max-height:24em;overflow:auto"
 )
 _CELL = f"text-align:left;vertical-align:top;padding:2px 8px;border-bottom:{_LINE}"
-_CODE = "font:inherit;color:inherit;background:none;white-space:pre-wrap"
+_HEAD = f"{_CELL};white-space:nowrap"
+_CODE = "font:inherit;color:inherit;background:none;padding:0;white-space:pre-wrap"
 
 
 def record_html(record: Any) -> str:
@@ -48,7 +49,7 @@ def _block(text: Any, limit: int = TEXT_LIMIT) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; the cells are HTML already."""
-    top = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in head)
+    top = "".join(f'<th style="{_HEAD}">{escape(name)}</th>' for name in head)
     lines = ("".join(f'<td style="{_CELL}">{cell}</td>' for cell in row) for row in rows)
     body = "".join(f'<tr style="background:transparent">{line}</tr>' for line in lines)
     header = f"<thead><tr>{top}</tr></thead>" if top else ""
@@ -63,7 +64,8 @@ def _details(title: str, body: str, opened: bool = False) -> str:
 def _columns(left: str, right: str) -> str:
     """Two parts side by side, one below the other where there is no room."""
     part = '<div style="flex:1 1 20em;min-width:0">{}</div>'
-    return f'<div style="display:flex;flex-wrap:wrap;gap:12px">{part.format(left)}{part.format(right)}</div>'
+    both = part.format(left) + part.format(right)
+    return f'<div style="display:flex;flex-wrap:wrap;gap:12px;margin:4px 0">{both}</div>'
 
 
 def _head(title: str, *facts: str) -> str:
@@ -130,7 +132,7 @@ def _step_rows(trajectory: Any) -> list[tuple[str, ...]]:
     return rows
 
 
-def _trajectory(trajectory: Any) -> str:
+def _trajectory(trajectory: Any, title: str = "") -> str:
     reward = "unscored" if trajectory.reward is None else f"reward {trajectory.reward:g}"
     facts = [
         escape(trajectory.outcome),
@@ -139,7 +141,7 @@ def _trajectory(trajectory: Any) -> str:
         f"{trajectory.invalid_actions:,} not admissible",
         _text(trajectory.environment, 80) if trajectory.environment else "",
     ]
-    head = _head(_text(trajectory.task.description), *facts)
+    head = _head(title or _text(trajectory.task.description), *facts)
     rows = _step_rows(trajectory)
     if trajectory.final_observation:
         rows.append(("end", _text(trajectory.final_observation), "", "", ""))
@@ -180,7 +182,7 @@ def _episode(episode: Any) -> str:
         parts.append(_block(episode.error))
     parts.append(_recall(episode.recall))
     if episode.trajectory is not None:
-        parts.append(_trajectory(episode.trajectory))
+        parts.append(_trajectory(episode.trajectory, "What the executor did"))
     if verdict.rationale:
         parts.append(_details("the gate's words", _block(verdict.rationale)))
     if episode.calls:

@@ -58,7 +58,7 @@ def run_notebook(
     it is. A run that does not complete leaves `<name>.failed.ipynb`.
 
     Args:
-        path: The notebook.
+        path: The notebook: a path, or the name of a shipped one.
         parameters: Values for names of its parameters cell; others keep their defaults.
         output: Where the executed notebook goes; default a new name in `out_dir`.
         kernel: Name of an installed kernel; None takes the interpreter that runs this.
@@ -74,7 +74,7 @@ def run_notebook(
         InfrastructureError: The kernel died or could not start, or the time was up.
         KeyboardInterrupt: The run was interrupted; its kernel and what it started have ended.
     """
-    path = Path(path)
+    path = find_notebook(str(path))
     notebook = read_notebook(path)
     values = check_values(notebook_parameters(notebook, path.name), dict(parameters or {}), path.name)
     from .notebook_kernel import check_kernel

@@ -29,9 +29,8 @@ def test_form(path):
     assert len(tagged) == 1
     lines = tagged[0].source.splitlines()
     for line in lines:
-        if "=" in line and not line.startswith("#"):
-            assert ":" in line.split("=")[0], f"{line} has no type"
-    assert lines[0].startswith("# ")
+        assert ":" in line.split("=")[0], f"{line} has no type"
+        assert "  # " in line, f"{line} has no comment"
     assert read_parameters(path)
     for cell in code:
         for node in ast.walk(ast.parse(cell.source)):

@@ -265,8 +265,9 @@ def curve_figure(runs: Sequence[Run]) -> Any:
             showlegend=False,
         )
         figure.add_scatter(x=counts, y=rates, name=name, mode="lines+markers", line_color=colour)
+    longest = max((len(trace.x) for trace in figure.data if trace.name), default=0)
     figure.update_layout(
-        xaxis_title="games played",
+        xaxis={"title": "games played", "tickformat": "d", "dtick": max(1, longest // 10)},
         yaxis_title="success rate so far (%)",
         yaxis_range=[0, 100],
         margin={"l": 60, "r": 20, "t": 20, "b": 50},

@@ -29,7 +29,7 @@ html, body { background: light-dark(#ffffff, #16191d); }
 """
 
 # The arrow that Panel draws is black in every theme; the browser's own follows it.
-_LIST = "select.bk-input { appearance: auto; background-image: none; }"
+_LIST = "select.bk-input { appearance: auto !important; background-image: none !important; }"
 
 
 class Inspector(pn.viewable.Viewer):

@@ -98,7 +98,7 @@ def unharmed(page) -> None:
     assert page.locator(".jm script, .jitmem-record script, .MathJax, mjx-container").count() == 0
 
 
-def test_opens_and_goes_through_tasks(address, visit, screenshot):
+def test_opens_and_goes_through_tasks(address, visit):
     page = visit().page
     page.goto(address)
     shows(page, 0)
@@ -252,13 +252,14 @@ def test_bad_runs_get_a_sentence_and_the_rest_works(runs, serve, visit, tmp_path
     shows(page, 1)
 
 
-def test_a_token_keeps_others_out(runs, serve, visit):
+def test_a_token_keeps_others_out(runs, serve, visit, screenshot):
     address = serve(runs, arguments=("--token", "open sesame"))
     page = visit().page
     page.goto(address)
     page.get_by_label("token").fill("wrong one")
     page.keyboard.press("Enter")
     page.get_by_text("That is not the token").wait_for()
+    screenshot(page, "login")
     page.goto(address)
     assert page.locator(".column").count() == 0
     page.get_by_label("token").fill("open sesame")

@@ -402,6 +402,23 @@ def bench_choose(states: int, threads: int, split: str, as_json: bool) -> None:
     _emit(as_json, work, _facts)
 
 
+@bench_group.command("payload")
+@click.option("--games", default=30, show_default=True, help="Games, the same with and without.")
+@click.option("--split", default="valid_seen", show_default=True, help="Split to play.")
+@click.option("--model", default="smol", show_default=True, help="The executor's model.")
+@click.option("-o", "--out", help="Folder in which the two runs are kept.")
+@json_option
+def bench_payload(games: int, split: str, model: str, out: str | None, as_json: bool) -> None:
+    """Success with no payload against the walkthrough as payload."""
+
+    def work() -> dict[str, Any]:
+        from .bench.payload import run
+
+        return run(games=games, split=split, model=model, out=out)
+
+    _emit(as_json, work, _facts)
+
+
 @bench_group.command("alfworld")
 @click.option("--split", "splits", default="valid_seen,valid_unseen", show_default=True, help="With commas.")
 @click.option("--games", type=int, help="Games of each split; all by default.")

@@ -148,7 +148,7 @@ class RawMemory:
                 stored = self.bank.get(number)
                 if stored.trajectory.task.task_id == own:
                     excluded += 1
-                elif len(pairs) < k:
+                else:
                     pairs.append((stored, 0.0))
                 if len(pairs) == k:
                     break

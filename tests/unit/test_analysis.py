@@ -360,6 +360,21 @@ def test_damaged_lines_never_stop_a_reader_or_a_resume(tmp_path: Path, line: byt
     assert again.status()["state"] == "completed"
 
 
+def test_the_first_result_counts_and_an_error_only_where_there_is_no_result(tmp_path: Path) -> None:
+    run = stream(tmp_path / "r", models(), ButtonBenchmark(4, broken=lambda task: task.task_id == "b3"))
+    before = run.latest()
+    assert [e.outcome == "error" for e in before] == [False, False, False, True]
+    with (run.path / "episodes.jsonl").open("a") as file:
+        for episode in before:
+            second = {"outcome": "error", "error": "late", "trajectory": None}
+            file.write(episode.model_copy(update=second).to_line() + "\n")
+        other = "success" if before[0].outcome == "failure" else "failure"
+        file.write(before[0].model_copy(update={"outcome": other}).to_line() + "\n")
+    after = Run(run.path).latest()
+    assert after[:3] == before[:3]
+    assert after[3].error == "late"
+
+
 def test_a_newer_episode_is_refused_not_skipped(tmp_path: Path) -> None:
     run = stream(tmp_path / "r", models(), ButtonBenchmark(2))
     file = run.path / "episodes.jsonl"

@@ -86,11 +86,11 @@ def _emit(as_json: bool, work: Callable[[], dict[str, Any]], show: Callable[[dic
     with _quiet_stdout():
         result = work()
     if as_json:
-        from .notebook_outputs import json_safe
+        from .notebooks.outputs import json_safe
 
         print(json.dumps(json_safe(result), ensure_ascii=True, allow_nan=False, default=str))
     else:
-        from .notebook_wire import visible
+        from .notebooks.wire import visible
 
         print(visible(show(result)))
     sys.stdout.flush()

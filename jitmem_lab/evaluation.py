@@ -108,6 +108,8 @@ class EvalConfig(BaseModel):
     """Curator top-k; 0 keeps all."""
     curator_max_tokens: int = Field(ge=1)
     """Longest payload."""
+    curator_thinking: bool | None = None
+    """Whether the curator may think first (the paper's may not); None leaves the server's default."""
     judge_form: Literal["json", "choose"]
     """How the judge is asked."""
     seed: int = 0
@@ -283,6 +285,7 @@ def make_curator(config: EvalConfig, model: ChatModel) -> Curator:
         temperature=config.curator_temperature,
         top_p=config.curator_top_p,
         top_k=config.curator_top_k,
+        thinking=config.curator_thinking,
         max_trace_tokens=config.max_trace_tokens,
     )
 

@@ -201,7 +201,7 @@ class _Stream:
                 self.memory.warm(warm_start)
             for number in range(slots[-1].batch + 1 if slots else 0):
                 self._batch([slot for slot in slots if slot.batch == number], pool, progress)
-            complete = len(self.written) == len(slots) and all(
+            complete = self.written >= {slot.key for slot in slots} and all(
                 d.outcome != "error" for d in self.done.values()
             )
             state = "completed" if complete else "incomplete"

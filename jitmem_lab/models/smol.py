@@ -166,6 +166,11 @@ def _convert(gguf: Path, made: Path) -> None:
     tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
     model.save_pretrained(made)
     tokenizer.save_pretrained(made)
+    _seal(made)
+
+
+def _seal(made: Path) -> None:
+    """Mark a folder as whole."""
     sizes = {path.name: path.stat().st_size for path in sorted(made.iterdir())}
     (made / MARK).write_text(json.dumps(sizes))
 

@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 EXTRAS := lab,alfworld,hf,dev
 TESTS ?= tests
+# What `make bench` plays; with ALFWorld's own games at hand: make bench SPLIT=valid_seen
+SPLIT ?= generated_test
 
 # Threads that wait for each other collapse when cores are shared: one a process in tests.
 test test-%: export OMP_NUM_THREADS := 1
@@ -36,7 +38,9 @@ check: setup
 bench: setup
 	$(BIN)/jitmem bench retrieval
 	$(BIN)/jitmem bench stream
-	$(BIN)/jitmem bench choose
+	$(BIN)/jitmem bench choose --split $(SPLIT)
+	$(BIN)/jitmem bench payload --split $(SPLIT)
+	$(BIN)/jitmem bench alfworld --split $(SPLIT)
 
 serve: setup
 	$(BIN)/jitmem serve

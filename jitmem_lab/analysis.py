@@ -149,7 +149,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "benchmark": run.settings.get("benchmark", {}).get("name"),
         "split": run.settings.get("benchmark", {}).get("split"),
         "memory": run.settings.get("memory", {}).get("name"),
-        "model": run.settings.get("executor", {}).get("model", {}).get("name"),
+        "model": model_name(run),
         "tasks": total,
         "outcomes": counts,
         "owed": total - scored,
@@ -170,6 +170,13 @@ def summarise(run: Run) -> dict[str, Any]:
         "episode_seconds": round(seconds, 3),
         "wall_seconds": wall_seconds(run),
     }
+
+
+def model_name(run: Run) -> str | None:
+    """What the executor's model was called: as asked for, else as it identifies itself."""
+    request = run.config.get("request") or {}
+    identity = run.settings.get("executor", {}).get("model", {})
+    return request.get("model") or identity.get("model") or identity.get("name")
 
 
 def wall_seconds(run: Run) -> float | None:

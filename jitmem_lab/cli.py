@@ -302,7 +302,13 @@ def models_fetch(name: str, as_json: bool) -> None:
 
 
 @cli.command("demo")
-@click.option("--games", default=20, show_default=True, help="Games, the same for each memory.")
+@click.option(
+    "--games",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Games, the same for each memory.",
+)
 @click.option("--split", default="generated_seen", show_default=True, help="Split to play.")
 @click.option("--model", default="smol", show_default=True, help="The model that plays and curates.")
 @click.option("-o", "--out", default="runs/demo", show_default=True, help="Folder of the runs.")
@@ -371,9 +377,19 @@ def bench_retrieval(corpora: str, sizes: str, seed: int, as_json: bool) -> None:
 
 
 @bench_group.command("stream")
-@click.option("--episodes", default=2000, show_default=True, help="Episodes played.")
-@click.option("--concurrency", default=32, show_default=True, help="Episodes at a time.")
-@click.option("--latency", default=0.2, show_default=True, help="Seconds that the stub model takes.")
+@click.option(
+    "--episodes", type=click.IntRange(min=1), default=2000, show_default=True, help="Episodes played."
+)
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), default=32, show_default=True, help="Episodes at a time."
+)
+@click.option(
+    "--latency",
+    type=click.FloatRange(min=0),
+    default=0.2,
+    show_default=True,
+    help="Seconds that the stub model takes.",
+)
 @json_option
 def bench_stream(episodes: int, concurrency: int, latency: float, as_json: bool) -> None:
     """The stream's own cost, with a stub model of a fixed latency."""
@@ -387,8 +403,12 @@ def bench_stream(episodes: int, concurrency: int, latency: float, as_json: bool)
 
 
 @bench_group.command("choose")
-@click.option("--states", default=200, show_default=True, help="Recorded states decided on.")
-@click.option("--threads", default=2, show_default=True, help="Threads of the model.")
+@click.option(
+    "--states", type=click.IntRange(min=1), default=200, show_default=True, help="Recorded states decided on."
+)
+@click.option(
+    "--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Threads of the model."
+)
 @click.option("--split", default="valid_seen", show_default=True, help="Split the states come from.")
 @json_option
 def bench_choose(states: int, threads: int, split: str, as_json: bool) -> None:
@@ -403,7 +423,13 @@ def bench_choose(states: int, threads: int, split: str, as_json: bool) -> None:
 
 
 @bench_group.command("payload")
-@click.option("--games", default=30, show_default=True, help="Games, the same with and without.")
+@click.option(
+    "--games",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="Games, the same with and without.",
+)
 @click.option("--split", default="valid_seen", show_default=True, help="Split to play.")
 @click.option("--model", default="smol", show_default=True, help="The executor's model.")
 @click.option("-o", "--out", help="Folder in which the two runs are kept.")

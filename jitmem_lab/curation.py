@@ -89,6 +89,7 @@ class Curator:
         """Everything that changes a payload."""
         return {
             "model": self.model.identity(),
+            "context": self.model.context,
             "prompt": self.prompt.name,
             "prompt_hash": self.prompt.hash,
             "form": self.form,

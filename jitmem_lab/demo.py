@@ -52,6 +52,7 @@ def main(games: int = 20, split: str = "generated_seen", model: str = "smol", ou
 
 def verdict(runs: list[Run]) -> str:
     """What the table shows, in one sentence that claims no more than the intervals allow."""
+    model = runs[0].summary()["model"]
     summaries = {run.settings["memory"]["name"]: run.summary() for run in runs}
     base, curated = summaries["none"], summaries["jitmem"]
     if base["success_rate"] is None or curated["success_rate"] is None:
@@ -59,7 +60,7 @@ def verdict(runs: list[Run]) -> str:
     gain = curated["outcomes"]["success"] - base["outcomes"]["success"]
     apart = curated["success_interval"][0] > base["success_interval"][1]
     if gain <= 0:
-        return "With this small model, just-in-time memory gained nothing over no memory on these games."
+        return f"With {model}, just-in-time memory gained nothing over no memory on these games."
     sure = "the intervals do not overlap" if apart else "within what chance can do on so few games"
     return f"Just-in-time memory won {gain} games more than no memory ({sure})."
 

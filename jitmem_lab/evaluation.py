@@ -112,6 +112,10 @@ class EvalConfig(BaseModel):
     """Whether the curator may think first (the paper's may not); None leaves the server's default."""
     judge_form: Literal["json", "choose"]
     """How the judge is asked."""
+    judge_max_tokens: int = Field(default=512, ge=1)
+    """Longest written verdict."""
+    judge_thinking: bool | None = None
+    """Whether the judge may think first; None leaves the server's default."""
     seed: int = 0
     """Root of every random choice."""
 
@@ -175,7 +179,7 @@ def evaluate(
     Args:
         config: What to run.
         out: The run directory; None takes `config.folder()`.
-        concurrency: Episodes at once; changes no result.
+        concurrency: Episodes at once. Changes no result, for models in process up to float noise.
         cache: SQLite file of model answers, shared between runs; None for none.
         timeout: Seconds after which a model call counts as failed.
         progress: Whether to draw a bar.
@@ -201,22 +205,9 @@ def evaluate(
         tasks = bench.tasks(limit=config.games, order=config.order)
         if not tasks:
             raise UserError(f"split {config.split} of {config.benchmark} has no tasks")
-        executor = Executor(
-            model(config.model),
-            act=config.act,
-            history=config.history,
-            max_steps=config.max_steps,
-            no_repeat=config.no_repeat,
-            temperature=config.temperature if config.act == "write" else 0.0,
-            max_tokens=config.max_tokens,
-            thinking=config.thinking,
-        )
+        executor = make_executor(config, model(config.model))
         memory = make_memory(config, model, bench)
-        judge = (
-            Judge(model(config.judge_model or config.model), form=config.judge_form)
-            if memory.needs_judge
-            else None
-        )
+        judge = make_judge(config, model(config.judge_model or config.model)) if memory.needs_judge else None
         warm = (
             bench.demonstrations(config.warm_start, config.seed)
             if config.warm_start and config.memory in ("raw", "jitmem")
@@ -271,6 +262,27 @@ def make_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
         return load_memory(config.memory, **options)
     return load_memory(
         "jitmem", curator=make_curator(config, model(curator_model)), on_empty=config.on_empty, **options
+    )
+
+
+def make_executor(config: EvalConfig, model: ChatModel) -> Executor:
+    """The executor of a config."""
+    return Executor(
+        model,
+        act=config.act,
+        history=config.history,
+        max_steps=config.max_steps,
+        no_repeat=config.no_repeat,
+        temperature=config.temperature if config.act == "write" else 0.0,
+        max_tokens=config.max_tokens,
+        thinking=config.thinking,
+    )
+
+
+def make_judge(config: EvalConfig, model: ChatModel) -> Judge:
+    """The judge of a config."""
+    return Judge(
+        model, form=config.judge_form, max_tokens=config.judge_max_tokens, thinking=config.judge_thinking
     )
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from .benchmarks import load_benchmark
 from .errors import UserError
-from .evaluation import EvalConfig, make_curator, make_memory
-from .execution import Executor, plan_payload
+from .evaluation import EvalConfig, make_curator, make_executor, make_memory
+from .execution import plan_payload
 from .memories.raw import RawMemory
 from .models import load_model
 from .models.base import ChatModel
@@ -18,6 +18,7 @@ from .records import Call, Recall, Task, Trajectory, Usage
 from .render import escape
 from .runs import Run, open_run
 from .session import Session
+from .stream import episode_key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +132,7 @@ class Explorer:
 
     def traces(self, k: int | None = None) -> Recall:
         """The traces retrieved for the task, with their scores, and no payload yet."""
-        session = Session(self.config.seed, self.task.hash)
+        session = Session(self.config.seed, episode_key(self.task))
         return self.memory.retrieve(self.task, self.memory.snapshot(), session, k)
 
     def explain(self, k: int | None = None) -> pd.DataFrame:
@@ -154,20 +155,34 @@ class Explorer:
         Args:
             k: Number of traces.
             prompt: A curator prompt: a shipped name, a path, or the template's own text.
-            changes: Other parameters of `EvalConfig`, e.g. `curator_temperature=0.7`.
+            changes: Other parameters of the curator, e.g. `curator_temperature=0.7`.
+
+        Raises:
+            UserError: A parameter that the curator does not have.
         """
+        for name in changes:
+            if not name.startswith("curator_") and name not in ("task_conditioned", "max_trace_tokens"):
+                raise UserError(
+                    f"{name!r} is no parameter of the curator; make another Explorer({name}=...) for it"
+                )
         text = prompt if prompt is not None and "[[" in prompt else None
         config = self._with(k=k, curator_prompt=None if text else prompt, **changes)
         curator = make_curator(config, self._model(config.curator_model or config.model))
         if text is not None:
             curator.prompt = curator.prompt._replace(name="(edited)", text=text)
-        session = Session(config.seed, self.task.hash)
+        session = Session(config.seed, episode_key(self.task))
         curated = curator.curate(self.task, self.traces(config.k).traces, session)
         recall = self.traces(config.k).model_copy(
             update={"payload": curated.payload, "traces": curated.traces}
         )
         asked = {"k": config.k, "prompt": curator.prompt.name} | changes
         return self._keep(Attempt(self.task, recall, asked, session.calls))
+
+    def prompt(self) -> str:
+        """The text of the curator's prompt template, to edit and hand to `curate(prompt=...)`."""
+        return make_curator(
+            self.config, self._model(self.config.curator_model or self.config.model)
+        ).prompt.text
 
     def payload(self, text: str) -> Attempt:
         """A payload written by hand (empty: none)."""
@@ -193,17 +208,8 @@ class Explorer:
                 raise UserError("there is nothing to play yet: call curate() first")
             attempt = self.attempts[-1]
         config = self.config
-        executor = Executor(
-            self._model(config.model),
-            act=config.act,
-            history=config.history,
-            max_steps=config.max_steps,
-            no_repeat=config.no_repeat,
-            temperature=config.temperature if config.act == "write" else 0.0,
-            max_tokens=config.max_tokens,
-            thinking=config.thinking,
-        )
-        session = Session(config.seed, attempt.task.hash)
+        executor = make_executor(config, self._model(config.model))
+        session = Session(config.seed, episode_key(attempt.task))
         env = self.benchmark.make_env(attempt.task)
         try:
             attempt.trajectory = executor.play(

@@ -44,6 +44,7 @@ class Judge:
         """Everything that changes a verdict."""
         return {
             "model": self.model.identity(),
+            "context": self.model.context,
             "prompt": self.prompt.name,
             "prompt_hash": self.prompt.hash,
             "form": self.form,

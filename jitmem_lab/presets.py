@@ -22,13 +22,16 @@ PAPER: dict[str, Any] = {
     "curator_max_tokens": 4096,
     "curator_thinking": False,
     "judge_form": "json",
+    "judge_thinking": False,
+    "thinking": True,
     "on_empty": "skip",
     "tokenizer": "whitespace",
     "warm_start": 0,
 }
 """The published protocol (30 turns, window 3, executor temperature 1.0 with 4,096 new tokens, k = 3, batches
 of 10, curator sampling 0.6 / 0.95 / 20). Not published, so chosen here: the curator's token limit and the
-tokenizer (as in the authors' code), no curator call on an empty bank, the judge at temperature 0."""
+tokenizer (as in the authors' code), no curator call on an empty bank, the judge at temperature 0 without
+thinking. The executor thinks, as the paper's does on ALFWorld."""
 
 AUTHORS_CODE: dict[str, Any] = PAPER | {
     "history": 5,
@@ -51,6 +54,8 @@ SMALL: dict[str, Any] = PAPER | {
     "curator_max_tokens": 120,
     "curator_thinking": None,
     "judge_form": "choose",
+    "judge_thinking": None,
+    "thinking": None,
     "tokenizer": "words",
     "warm_start": 100,
 }

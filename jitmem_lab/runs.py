@@ -174,10 +174,19 @@ class Run:
         return found
 
     def bank(self) -> MemoryBank:
-        """The run's bank, for reading."""
+        """The run's bank, for reading, ranked as in the run."""
         from .bank import MemoryBank
 
-        return MemoryBank(self.path / "bank.sqlite", read_only=True)
+        index = self.settings.get("memory", {}).get("index", {})
+        return MemoryBank(self.path / "bank.sqlite", read_only=True, **index)
+
+    def provenances(self) -> list[dict[str, Any]]:
+        """Where each attempt came from, as long as it differed from the one before."""
+        found = [self.config.get("provenance") or {}]
+        for line in read_lines(self.path / "attempts.jsonl"):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                found.append(dict(json.loads(line)["provenance"]))
+        return found
 
     def summary(self) -> dict[str, Any]:
         """Outcome counts, success rate with interval, mean steps, tokens by role."""
@@ -248,5 +257,5 @@ def diff(a: str | Path | Run, b: str | Path | Run) -> list[dict[str, Any]]:
     """What differs between two runs: settings that decide results first, then provenance."""
     left, right = open_run(a), open_run(b)
     return diff_settings(left.settings, right.settings) + diff_settings(
-        {"provenance": left.config.get("provenance", {})}, {"provenance": right.config.get("provenance", {})}
+        {"provenance": left.provenances()[-1]}, {"provenance": right.provenances()[-1]}
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from .errors import InfrastructureError
 from .models.base import ChatModel, Choice
+from .models.retrying import STOP
 from .records import Call, Message, Role, Sampling, content_hash
 
 
@@ -44,6 +46,18 @@ class Session:
         self.seeds[name] = value
         return value
 
+    @contextlib.contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Let the model's waits end when the run is interrupted, and say so then."""
+        token = STOP.set(self._stop)
+        try:
+            yield
+        except InfrastructureError:
+            self.check()
+            raise
+        finally:
+            STOP.reset(token)
+
     def check(self) -> None:
         """Raise `Interrupted` if the run was asked to stop."""
         if self._stop is not None and self._stop.is_set():
@@ -56,7 +70,8 @@ class Session:
         self.check()
         base = Call(role=role, model=model.name, messages=tuple(messages), sampling=sampling, sample=sample)
         try:
-            reply = model.chat(messages, sampling, sample)
+            with self._stoppable():
+                reply = model.chat(messages, sampling, sample)
             if not isinstance(reply.text, str):
                 raise InfrastructureError(f"{model.name} gave no text")
         except InfrastructureError as error:
@@ -72,7 +87,8 @@ class Session:
         self.check()
         base = Call(role=role, model=model.name, messages=tuple(messages), options=tuple(options))
         try:
-            choice = model.choose(messages, options)
+            with self._stoppable():
+                choice = model.choose(messages, options)
         except InfrastructureError as error:
             self._add(base.model_copy(update={"error": str(error), "finish": "error"}))
             raise

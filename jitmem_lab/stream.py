@@ -27,6 +27,9 @@ from .records import Episode, Recall, Task, Trajectory, Verdict, content_hash, t
 from .runs import RUN_SCHEMA, Run, RunLock, diff_settings
 from .session import Interrupted, Session
 
+LEAVE_SECONDS = 10.0
+"""How long an interrupted run waits for calls under way; what they bring later is not written."""
+
 
 class Slot(NamedTuple):
     """One place in the stream."""
@@ -56,9 +59,13 @@ def plan(tasks: Sequence[Task], batch_size: int) -> list[Slot]:
         digest = task.hash
         trial = seen.get(digest, 0)
         seen[digest] = trial + 1
-        key = content_hash([digest, trial])
-        slots.append(Slot(position, position // batch_size, task, trial, key))
+        slots.append(Slot(position, position // batch_size, task, trial, episode_key(task, trial)))
     return slots
+
+
+def episode_key(task: Task, trial: int = 0) -> str:
+    """What an episode is recognised by on resume, and what its seeds follow from."""
+    return content_hash([task.hash, trial])
 
 
 def run_stream(
@@ -88,7 +95,7 @@ def run_stream(
             verdict to the environment.
         warm_start: Demonstrations put into memory before the stream.
         batch_size: Tasks that share one snapshot (paper: 10; 5 in τ²).
-        concurrency: Episodes at once; changes no result.
+        concurrency: Episodes at once. Changes no result, for models in process up to float noise.
         seed: Root of every random choice.
         request: What was asked for, recorded so that the run can be made again from its config.
         progress: Whether to draw a bar.
@@ -147,8 +154,9 @@ def _prepare(
         if there:
             shown = "; ".join(f"{d['field']}: {d['a']!r} there, {d['b']!r} now" for d in there[:4])
             raise UserError(f"{path} holds a run of other settings ({shown}); choose another folder")
+        _note_attempt(path)
         return
-    if path.exists() and any(path.iterdir()):
+    if path.exists() and any(not file.name.startswith(".") for file in path.iterdir()):
         raise UserError(f"{path} is not empty and holds no run; choose another folder")
     path.mkdir(parents=True, exist_ok=True)
     config = {
@@ -160,6 +168,13 @@ def _prepare(
         "provenance": provenance(),
     }
     write_json(path / "config.json", config)
+
+
+def _note_attempt(path: Path) -> None:
+    """Record where this attempt comes from, if not from where the one before came."""
+    run, now = Run(path), json.loads(to_json(provenance()))
+    if run.provenances()[-1] != now:
+        append_line(path / "attempts.jsonl", to_json({"time": time.time(), "provenance": now}))
 
 
 class _Stream:
@@ -187,6 +202,7 @@ class _Stream:
         self.stop = threading.Event()
         self.done: dict[str, Done] = {}
         self.written: set[str] = set()
+        self.running: set[Future[Episode]] = set()
 
     def run(self, slots: list[Slot], warm_start: Sequence[Trajectory]) -> None:
         self._load()
@@ -213,7 +229,8 @@ class _Stream:
             raise
         finally:
             self.stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            wait(self.running, timeout=LEAVE_SECONDS)
             progress.write(state, cause)
             progress.close()
 
@@ -236,9 +253,9 @@ class _Stream:
         tokens = [done.snapshot for done in known if done.snapshot is not None]
         snapshot = tokens[0] if tokens else self.memory.snapshot()
         fresh: dict[str, Episode] = {}
-        running: set[Future[Episode]] = {pool.submit(self._episode, slot, snapshot) for slot in owed}
-        while running:
-            ended, running = wait(running, return_when=FIRST_COMPLETED)
+        self.running = {pool.submit(self._episode, slot, snapshot) for slot in owed}
+        while self.running:
+            ended, self.running = wait(self.running, return_when=FIRST_COMPLETED)
             for future in ended:
                 episode = future.result()
                 append_line(self.path / "episodes.jsonl", episode.to_line())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis import Interval, wilson
+from ..errors import InfrastructureError
 from ..evaluation import EvalConfig, evaluate
 from ..models import load_model
 
@@ -47,7 +48,7 @@ def run(
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch if out is None else out)
         llm = load_model(model, concurrency=concurrency)
-        won, seconds = {}, 0.0
+        won, counts, seconds = {}, {}, 0.0
         try:
             for memory in memories:
                 config = EvalConfig.make(memory=memory, split=split, games=games, model=model)
@@ -59,10 +60,13 @@ def run(
                     progress=progress,
                 ).summary()
                 won[memory] = played["outcomes"]["success"]
-                played_games = won[memory] + played["outcomes"]["failure"]
+                counts[memory] = won[memory] + played["outcomes"]["failure"]
                 seconds += played["wall_seconds"] or 0.0
         finally:
             llm.close()
+    if len(set(counts.values())) != 1:
+        raise InfrastructureError(f"some episodes ended in errors ({counts} finished); run it again")
+    played_games = counts[memories[0]]
     a, b = (won[memory] for memory in memories)
     interval = difference_interval(a, b, played_games)
     return {

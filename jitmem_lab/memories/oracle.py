@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..benchmarks.base import Benchmark
 from ..execution import plan_payload
 from ..records import Recall, Task
@@ -27,7 +25,3 @@ class OracleMemory(NoMemory):
         """The walkthrough of `task` as a solved example."""
         payload = plan_payload(task, self._benchmark.oracle(task))
         return Recall(payload=payload, notes={"control": "the benchmark's own solution"})
-
-    def settings(self) -> dict[str, Any]:
-        """Only the name."""
-        return {"name": self.name}

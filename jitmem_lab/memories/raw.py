@@ -114,7 +114,12 @@ class RawMemory:
             "index": {"tokenizer": self._tokenizer, "idf": self._idf},
             "distiller": None
             if self.distiller is None or self.traces == "raw"
-            else {"model": self.distiller.identity(), "prompt": distil.name, "prompt_hash": distil.hash},
+            else {
+                "model": self.distiller.identity(),
+                "context": self.distiller.context,
+                "prompt": distil.name,
+                "prompt_hash": distil.hash,
+            },
         }
 
     def open(self, folder: Path | None) -> None:

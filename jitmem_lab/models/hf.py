@@ -120,7 +120,7 @@ class HfModel:
         began = time.monotonic()
         prompt = self._prompt(messages, sampling.thinking)
         if len(prompt) + sampling.max_tokens > self.context:
-            raise UserError(
+            raise InfrastructureError(
                 f"the prompt has {len(prompt)} tokens and the answer may have {sampling.max_tokens}, "
                 f"together more than the {self.context} tokens of context of {self.name}; "
                 "cut the prompt or lower max_tokens"
@@ -147,7 +147,7 @@ class HfModel:
         tokens = option_tokens(self.tokenizer, text, [clean_text(option) for option in options], self._end)
         longest = len(prompt) + max(len(ids) for ids in tokens)
         if longest > self.context:
-            raise UserError(
+            raise InfrastructureError(
                 f"the prompt and its longest option have {longest} tokens, more than the {self.context} "
                 f"tokens of context of {self.name}; cut the prompt"
             )

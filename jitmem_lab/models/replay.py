@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,10 @@ class ReplayModel:
         self.context = context
         self._calls: dict[str, Call] = {}
         run = open_run(Path(path))
-        for episode in run.iter_episodes():
-            for call in episode.calls:
-                if call.error is None:
-                    self._calls.setdefault(_key(call), call)
+        written = (Call.model_validate(call) for line in run.writes() for call in line.get("calls", []))
+        for call in itertools.chain(*(episode.calls for episode in run.iter_episodes()), written):
+            if call.error is None:
+                self._calls.setdefault(_key(call), call)
         if not self._calls:
             raise UserError(f"run {path} holds no answered model call; replay a run that has some")
         self._digest = content_hash(sorted((key, call.text) for key, call in self._calls.items()))

@@ -7,13 +7,17 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from ..errors import InfrastructureError
 
 T = TypeVar("T")
+
+STOP: ContextVar[threading.Event | None] = ContextVar("STOP", default=None)
+"""Set by a caller that may be interrupted: a wait between tries ends when the event is set."""
 
 
 class Again(Exception):
@@ -55,9 +59,10 @@ def retrying(
         InfrastructureError: Tries or waiting time are spent, or `stop` was set.
     """
     waited = 0.0
+    stops = [event for event in (stop, STOP.get()) if event is not None]
     for count in range(retries + 1):
-        if stop is not None and stop.is_set():
-            raise InfrastructureError(f"{server} was closed while a call was waiting")
+        if any(event.is_set() for event in stops):
+            raise InfrastructureError(f"{server} was closed, or its caller interrupted, while a call waited")
         try:
             return attempt()
         except Again as failure:
@@ -75,11 +80,20 @@ def retrying(
                     f"{spent} (the next wait of {pause:.0f} s would pass the limit of {max_wait:.0f} s)"
                 ) from failure.__cause__
             waited += pause
-        if stop is not None:
-            stop.wait(pause)
-        else:
-            time.sleep(pause)
+        _pause(pause, stops)
     raise AssertionError("unreachable")
+
+
+def _pause(seconds: float, stops: Sequence[threading.Event]) -> None:
+    """Wait, but no longer than until one of `stops` is set."""
+    if not stops:
+        time.sleep(seconds)
+    elif len(stops) == 1:
+        stops[0].wait(seconds)
+    else:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not any(event.is_set() for event in stops):
+            stops[-1].wait(min(left, 0.2))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

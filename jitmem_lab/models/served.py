@@ -219,11 +219,16 @@ class ServedModel:
     def _judge(self, status: int, words: str, after: float | None) -> Exception:
         if status in _PASSING or status >= 500:
             return Again(f"status {status}: {words}", after)
+        if status == 400 and _TOO_LONG.search(words):
+            return InfrastructureError(f"{self.name} finds the prompt too long: {words}")
         hint = {
             401: f"; set {self._at.variable} or OPENAI_API_KEY to a key of this server",
             404: "; check the address (it usually ends in /v1) and the model's name",
         }.get(status, "")
         return UserError(f"{self.name} refuses the request (status {status}): {words}{hint}")
+
+
+_TOO_LONG = re.compile(r"context.?length|maximum context|max_model_len|too (long|large)", re.I)
 
 
 class _BodyError(Exception):

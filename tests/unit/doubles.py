@@ -90,7 +90,7 @@ class ButtonEnv:
 
 
 class ButtonBenchmark:
-    """`n` tasks of the button world; every third one is twice in the stream if `twice`."""
+    """`n` tasks of the button world; environments of `broken` tasks die."""
 
     name, version, split, max_steps = "buttons", "1", "all", 3
 

@@ -74,6 +74,8 @@ def test_the_papers_values() -> None:
         "curator_max_tokens": 4096,
         "curator_thinking": False,
         "judge_form": "json",
+        "judge_thinking": False,
+        "thinking": True,
         "on_empty": "skip",
         "tokenizer": "whitespace",
         "warm_start": 0,
@@ -101,6 +103,8 @@ def test_the_small_models_values() -> None:
         "curator_max_tokens": 120,
         "curator_thinking": None,
         "judge_form": "choose",
+        "judge_thinking": None,
+        "thinking": None,
         "tokenizer": "words",
         "warm_start": 100,
     }

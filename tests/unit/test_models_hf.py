@@ -169,16 +169,16 @@ def test_choices_equal_the_plain_way_and_count_their_tokens(model: Any, folder: 
 
 
 def test_what_does_not_fit_is_refused_with_its_lengths(model: Any) -> None:
-    with pytest.raises(UserError, match=r"190.*200"):
+    with pytest.raises(InfrastructureError, match=r"190.*200"):
         model.chat([Message(role="assistant", content="x" * 30)], Sampling(max_tokens=190))
-    with pytest.raises(UserError, match="200"):
+    with pytest.raises(InfrastructureError, match="200"):
         model.choose([Message(role="assistant", content="x" * 199)], ["ab"])
-    with pytest.raises(UserError):
+    with pytest.raises(InfrastructureError):
         model.chat([USER], Sampling(max_tokens=0))
     for options in ([], [""], ["a", ""]):
-        with pytest.raises(UserError, match="option"):
+        with pytest.raises(InfrastructureError, match="option"):
             model.choose([USER], options)
-    with pytest.raises(UserError, match="empty"):
+    with pytest.raises(InfrastructureError, match="empty"):
         model.chat([Message(role="assistant", content="")], Sampling())
 
 

@@ -321,3 +321,53 @@ def test_two_writers_are_refused(tmp_path):
             stream(tmp_path / "r", n=2)
     finally:
         lock.release()
+
+
+def test_interrupt_does_not_wait_for_a_server_that_asks_to_wait(tmp_path):
+    script = f"""
+import sys, threading, _thread
+sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
+from unit.test_stream import stream
+from unit.doubles import RuleModel
+from jitmem_lab.models.retrying import Again, retrying
+def busy(text, sampling):
+    def attempt():
+        raise Again("429", after=25.0)
+    return retrying(attempt, server="stub")
+stream({str(tmp_path / "r")!r}, memory="raw", n=4, concurrency=2, model=RuleModel(rule=busy))
+"""
+    child = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+    while not (tmp_path / "r" / "status.json").exists() and child.poll() is None:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=15)
+    assert Run(tmp_path / "r").status()["state"] == "interrupted"
+
+
+def test_a_kill_before_the_config_needs_no_repair(tmp_path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / ".config.json.x1").write_text("{")
+    assert stream(tmp_path / "r", n=2).status()["state"] == "completed"
+
+
+def test_a_prompt_too_long_costs_one_episode_not_the_run(tmp_path):
+    def rule(text, sampling):
+        if "room 3." in text:
+            raise InfrastructureError("the prompt has 9999 tokens, more than the context")
+        return "<action>press red</action>"
+
+    run = stream(tmp_path / "r", memory="none", n=6, model=RuleModel(rule=rule))
+    assert run.summary()["outcomes"]["error"] == 1
+    assert run.summary()["owed"] == 1
+
+
+def test_resuming_elsewhere_is_recorded(tmp_path, monkeypatch):
+    run = stream(tmp_path / "r", n=2)
+    stream(tmp_path / "r", n=2)
+    assert len(run.provenances()) == 1
+    monkeypatch.setattr("jitmem_lab.stream.provenance", lambda: {"packages": {"torch": "9"}})
+    stream(tmp_path / "r", n=2)
+    assert run.provenances()[-1] == {"packages": {"torch": "9"}}
+    other = stream(tmp_path / "other", n=2)
+    assert not diff(run, other)

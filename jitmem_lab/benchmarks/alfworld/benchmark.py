@@ -53,7 +53,6 @@ class Alfworld:
         self.memo = memo
         self._lock = threading.RLock()
         self._stores: dict[str, Store] = {}
-        self._origins: dict[str, str] = {}
         self._sample: list[str] | None = None
         self.pool = WorkerPool(_TARGET, {"memo": memo}, workers=workers, timeout=timeout)
         self._store(split)
@@ -110,7 +109,7 @@ class Alfworld:
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def provenance(self) -> dict[str, Any]:
-        """Versions, data origin and content hash, settings, and the first task's first actions."""
+        """Versions, content hash of the games (wherever they lie), settings, the first task's first actions."""
         store = self._store(self.split)
         return {
             "benchmark": self.name,
@@ -118,7 +117,6 @@ class Alfworld:
             "split": self.split,
             "games": len(store.entries),
             "content_hash": store.content_hash,
-            "data": self._origins[self.split],
             "packages": {name: _version(name) for name in PACKAGES},
             "memo": self.memo,
             "max_steps": self.max_steps,
@@ -137,7 +135,7 @@ class Alfworld:
             return self._sample
 
     def close(self) -> None:
-        """End the worker processes and close the files."""
+        """End the worker processes."""
         self.pool.close()
 
     def __enter__(self) -> Alfworld:
@@ -162,7 +160,6 @@ class Alfworld:
         if split in GENERATED_GAMES:
             from .households import generated_store
 
-            self._origins[split] = "generated"
             return generated_store(split)
         if split not in REAL_SPLITS:
             raise UserError(f"ALFWorld has no split {split!r}; it has {', '.join(SPLITS)}")
@@ -173,7 +170,6 @@ class Alfworld:
                 f"ALFWorld's split {split!r} was not found{where}: {data.advice(self.name)}; "
                 f"without data use {', '.join(GENERATED_GAMES)}"
             )
-        self._origins[split] = f"{source.origin}: {source.path}"
         return real_store(source, split)
 
 

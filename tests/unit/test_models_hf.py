@@ -173,12 +173,12 @@ def test_what_does_not_fit_is_refused_with_its_lengths(model: Any) -> None:
         model.chat([Message(role="assistant", content="x" * 30)], Sampling(max_tokens=190))
     with pytest.raises(InfrastructureError, match="200"):
         model.choose([Message(role="assistant", content="x" * 199)], ["ab"])
-    with pytest.raises(InfrastructureError):
+    with pytest.raises(UserError):
         model.chat([USER], Sampling(max_tokens=0))
     for options in ([], [""], ["a", ""]):
-        with pytest.raises(InfrastructureError, match="option"):
+        with pytest.raises(UserError, match="option"):
             model.choose([USER], options)
-    with pytest.raises(InfrastructureError, match="empty"):
+    with pytest.raises(UserError, match="empty"):
         model.chat([Message(role="assistant", content="")], Sampling())
 
 

@@ -109,7 +109,7 @@ class Alfworld:
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def provenance(self) -> dict[str, Any]:
-        """Versions, content hash of the games (wherever they lie), settings, the first task's first actions."""
+        """Versions, content hash of the games wherever they lie, settings, the first actions seen."""
         store = self._store(self.split)
         return {
             "benchmark": self.name,

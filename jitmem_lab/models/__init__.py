@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +45,29 @@ def load_model(
         InfrastructureError: The embedded model can't be fetched.
     """
     kind, _, rest = spec.strip().partition(":")
-    try:
-        model = _load(kind, rest, concurrency, timeout, retries, options)
-    except TypeError as error:
-        if "unexpected keyword argument" not in str(error):
-            raise
-        unknown = str(error).rsplit("'", 2)[-2]
-        raise UserError(
-            f"model {kind!r} has no setting {unknown!r}; see its documentation for those it has"
-        ) from None
-    if model is None:
+    model: ChatModel
+    if kind == "smol" and not rest:
+        from . import smol
+        from .hf import HfModel
+
+        about = {"model": "SmolLM2-135M-Instruct", "weights": smol.GGUF_SHA256[:16]}
+        fixed = {"name": "smol", "about": about, "max_batch": concurrency, "dtype": "float32"}
+        settings = _known(HfModel, {**fixed, **options})
+        model = HfModel(str(smol.ensure()), **settings)
+    elif kind == "hf" and rest:
+        from .hf import HfModel
+
+        model = HfModel(rest, **_known(HfModel, {"max_batch": concurrency, **options}))
+    elif kind == "openai" and rest:
+        from .served import ServedModel
+
+        limits = {"concurrency": concurrency, "timeout": timeout, "retries": retries}
+        model = ServedModel(rest, **_known(ServedModel, {**limits, **options}))
+    elif kind == "replay" and rest:
+        from .replay import ReplayModel
+
+        model = ReplayModel(rest, **_known(ReplayModel, options))
+    else:
         raise UserError(f"unknown model {_hide(spec)!r}; use one of: {'; '.join(FORMS)}")
     if cache is None:
         return model
@@ -65,35 +80,17 @@ def load_model(
         raise
 
 
-def _load(
-    kind: str, rest: str, concurrency: int, timeout: float, retries: int, options: dict[str, Any]
-) -> ChatModel | None:
-    if kind == "smol" and not rest:
-        from . import smol
-        from .hf import HfModel
-
-        about = {"model": "SmolLM2-135M-Instruct", "weights": smol.GGUF_SHA256[:16]}
-        fixed = {"name": "smol", "about": about, "max_batch": concurrency, "dtype": "float32"}
-        return HfModel(str(smol.ensure()), **{**fixed, **options})
-    if kind == "hf" and rest:
-        from .hf import HfModel
-
-        return HfModel(rest, **{"max_batch": concurrency, **options})
-    if kind == "openai" and rest:
-        from .served import ServedModel
-
-        return ServedModel(
-            rest, **{"concurrency": concurrency, "timeout": timeout, "retries": retries, **options}
-        )
-    if kind == "replay" and rest:
-        from .replay import ReplayModel
-
-        return ReplayModel(rest, **options)
-    return None
+def _known(backend: type, settings: dict[str, Any]) -> dict[str, Any]:
+    """`settings`, once each is known to be one of the backend's."""
+    names = list(inspect.signature(backend).parameters)[1:]
+    for setting in settings:
+        if setting not in names:
+            raise UserError(
+                f"a model has no such setting as {setting!r} here; it may have {', '.join(names)}"
+            )
+    return settings
 
 
 def _hide(spec: str) -> str:
     """`spec` without a user, password or query in it."""
-    import re
-
     return re.sub(r"//[^/@#]*@", "//…@", spec).partition("?")[0]

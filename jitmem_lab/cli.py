@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -119,6 +120,17 @@ def _note(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+class Seconds(click.FloatRange):
+    """A finite number of seconds: NaN passes every range of click's own."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, or click's error."""
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no number of seconds.", param, ctx)
+        return seconds
+
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object and nothing else on standard output."
 )
@@ -146,7 +158,7 @@ def cli() -> None:
 )
 @click.option("-k", "--kernel", help="An installed kernel; by default this very interpreter.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where the executed notebook goes.")
-@click.option("--timeout", type=float, help="Seconds that the whole run may take.")
+@click.option("--timeout", type=Seconds(min=0, min_open=True), help="Seconds that the whole run may take.")
 @click.option("--echo", is_flag=True, help="Repeat what the cells print, on standard error.")
 @json_option
 def run_command(
@@ -339,13 +351,16 @@ def bench_group() -> None:
     """Measure retrieval, stream, choice and ALFWorld here."""
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def _names(text: str, option: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise UserError(f"{option} takes one value or more, with commas, not {text!r}")
+    return found
 
 
 def _sizes(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part.replace("_", "")) for part in _names(text))
+        return tuple(int(part.replace("_", "")) for part in _names(text, "--sizes"))
     except ValueError:
         raise UserError(
             f"--sizes takes whole numbers with commas, such as 1000,100000, not '{text}'"
@@ -366,7 +381,7 @@ def bench_retrieval(corpora: str, sizes: str, seed: int, as_json: bool) -> None:
     def work() -> dict[str, Any]:
         from .bench.retrieval import run
 
-        return dict(run(corpora=_names(corpora), sizes=counts, seed=seed, progress=_note))
+        return dict(run(corpora=_names(corpora, "--corpus"), sizes=counts, seed=seed, progress=_note))
 
     def show(result: dict[str, Any]) -> str:
         from .bench.retrieval import render
@@ -385,7 +400,7 @@ def bench_retrieval(corpora: str, sizes: str, seed: int, as_json: bool) -> None:
 )
 @click.option(
     "--latency",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=0.2,
     show_default=True,
     help="Seconds that the stub model takes.",
@@ -447,9 +462,13 @@ def bench_payload(games: int, split: str, model: str, out: str | None, as_json: 
 
 @bench_group.command("alfworld")
 @click.option("--split", "splits", default="valid_seen,valid_unseen", show_default=True, help="With commas.")
-@click.option("--games", type=int, help="Games of each split; all by default.")
-@click.option("--memo-games", type=int, help="Games replayed without the memo patches; all by default.")
-@click.option("--workers", type=int, help="Worker processes; one a CPU by default.")
+@click.option("--games", type=click.IntRange(min=1), help="Games of each split; all by default.")
+@click.option(
+    "--memo-games",
+    type=click.IntRange(min=0),
+    help="Games replayed without the memo patches; all by default.",
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one a CPU by default.")
 @json_option
 def bench_alfworld(
     splits: str, games: int | None, memo_games: int | None, workers: int | None, as_json: bool
@@ -460,7 +479,7 @@ def bench_alfworld(
         from .benchmarks.alfworld.check import check_split
 
         rows = []
-        for split in _names(splits):
+        for split in _names(splits, "--split"):
             _note(f"{split} …")
             rows.append(check_split(split, workers=workers, limit=games, memo_limit=memo_games))
         return {"rows": rows}

@@ -38,7 +38,7 @@ def main(
     """
     check_door(address, token)
     for run in runs:
-        if not Path(run).exists():
+        if not Path(run).is_dir():
             raise UserError(f"there is no folder {run}; give run directories or folders of runs")
     try:
         import panel as pn

@@ -149,16 +149,23 @@ def _prepare(
 ) -> None:
     """Make the run directory, or make sure that the one there holds the same run."""
     settings = json.loads(to_json(settings))
-    if (path / "config.json").exists():
+    if _has_config(path):
         there = diff_settings(Run(path).settings, settings)
         if there:
             shown = "; ".join(f"{d['field']}: {d['a']!r} there, {d['b']!r} now" for d in there[:4])
             raise UserError(f"{path} holds a run of other settings ({shown}); choose another folder")
         _note_attempt(path)
         return
-    if path.exists() and any(not file.name.startswith(".") for file in path.iterdir()):
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        used = any(not file.name.startswith(".") for file in path.iterdir())
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(
+            f"the folder {str(path)!r} cannot be made or read ({reason}); choose another"
+        ) from None
+    if used:
         raise UserError(f"{path} is not empty and holds no run; choose another folder")
-    path.mkdir(parents=True, exist_ok=True)
     config = {
         "schema_version": RUN_SCHEMA,
         "created": time.time(),
@@ -168,6 +175,12 @@ def _prepare(
         "provenance": provenance(),
     }
     write_json(path / "config.json", config)
+
+
+def _has_config(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):  # a name too long, a NUL: told when the folder is made
+        return (path / "config.json").exists()
+    return False
 
 
 def _note_attempt(path: Path) -> None:
@@ -202,6 +215,7 @@ class _Stream:
         self.stop = threading.Event()
         self.done: dict[str, Done] = {}
         self.written: set[str] = set()
+        self.stored = 0
         self.running: set[Future[Episode]] = set()
 
     def run(self, slots: list[Slot], warm_start: Sequence[Trajectory]) -> None:
@@ -215,6 +229,7 @@ class _Stream:
         try:
             if warm_start:
                 self.memory.warm(warm_start)
+            self._check_memory()
             for number in range(slots[-1].batch + 1 if slots else 0):
                 self._batch([slot for slot in slots if slot.batch == number], pool, progress)
             complete = self.written >= {slot.key for slot in slots} and all(
@@ -242,7 +257,21 @@ class _Stream:
         for episode in run.iter_episodes():
             if episode.key not in self.done or self.done[episode.key].outcome == "error":
                 self.done[episode.key] = Done(episode.outcome, episode.snapshot)
-        self.written = {line["key"] for line in run.writes() if line.get("error") is None and "key" in line}
+        taken = [line for line in run.writes() if line.get("error") is None]
+        self.written = {line["key"] for line in taken}
+        changes = [line["change"] for line in taken if isinstance(line.get("change"), dict)]
+        self.stored = max((c["id"] for c in changes if isinstance(c.get("id"), int)), default=0)
+
+    def _check_memory(self) -> None:
+        """Refuse to go on with a memory that has lost what earlier episodes saw: results would change."""
+        seen = max((done.snapshot or 0 for done in self.done.values()), default=0)
+        seen = max(seen, self.stored)
+        now = self.memory.snapshot()
+        if now < seen:
+            raise UserError(
+                f"the bank in {self.path} holds {now} traces, but {seen} were stored by its episodes; put the "
+                "lost bank.sqlite back or start a new run in another folder"
+            )
 
     def _batch(self, slots: list[Slot], pool: ThreadPoolExecutor, progress: Progress) -> None:
         known = [self.done[slot.key] for slot in slots if slot.key in self.done]

@@ -116,12 +116,18 @@ class CachedModel:
     def _answer(self, key: str, ask: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], Usage]:
         with self._alone(key):
             kept = self._run("SELECT answer FROM answers WHERE key = ?", (key,))
-            if kept:
-                answer = json.loads(kept[0][0])
-                usage = Usage.model_validate(answer["usage"])
-                return answer, usage.model_copy(update={"calls": 0, "cached_calls": 1, "seconds": 0.0})
+            # A damaged answer is asked for again and replaced.
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                if kept:
+                    answer = json.loads(kept[0][0])
+                    usage = Usage.model_validate(answer["usage"])
+                    if "text" in answer or {"index", "scores"} <= set(answer):
+                        return answer, usage.model_copy(
+                            update={"calls": 0, "cached_calls": 1, "seconds": 0.0}
+                        )
             answer = ask()
-            self._run("INSERT OR IGNORE INTO answers VALUES (?, ?)", (key, to_json(answer)))
+            put = "INSERT OR REPLACE" if kept else "INSERT OR IGNORE"
+            self._run(f"{put} INTO answers VALUES (?, ?)", (key, to_json(answer)))
             return answer, Usage.model_validate(answer["usage"])
 
     def _run(self, statement: str, values: tuple[str, ...]) -> list[Any]:

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_CONTEXT = 32768
 """Context length assumed when neither the user nor the server says one."""
+LONGEST_TIMEOUT = 1e6
+"""Seconds; sockets take no infinite timeout."""
 _PASSING = frozenset({408, 409, 425, 429})
 """Statuses below 500 that are worth another try."""
 _DROPPABLE = ("temperature", "top_p", "top_k", "seed", "stop", "chat_template_kwargs")
@@ -53,8 +55,11 @@ class ServedModel:
         context: int = 0,
         end: str = "",
     ) -> None:
-        if concurrency < 1 or retries < 0 or timeout <= 0:
-            raise UserError("concurrency must be at least 1, retries at least 0 and timeout above 0")
+        if concurrency < 1 or retries < 0 or not 0 < timeout <= LONGEST_TIMEOUT:
+            raise UserError(
+                "concurrency must be at least 1, retries at least 0, and timeout above 0 and at most "
+                f"{LONGEST_TIMEOUT:g} s"
+            )
         import openai
 
         self._at = Endpoint.parse(rest)

@@ -179,6 +179,18 @@ def test_a_file_that_is_no_cache_is_refused_and_left_alone(tmp_path: Path) -> No
         cached(Counting(), tmp_path)
 
 
+@pytest.mark.parametrize("damage", ['{"text": "an', "[]", "{}", '{"usage": {}}', "3"])
+def test_a_damaged_answer_is_asked_for_again_and_replaced(tmp_path: Path, damage: str) -> None:
+    model, file = Counting(), tmp_path / "cache.sqlite"
+    front = cached(model, file)
+    front.chat(ASK, Sampling())
+    with sqlite3.connect(file) as base:
+        base.execute("UPDATE answers SET answer = ?", (damage,))
+    assert front.chat(ASK, Sampling()).text.startswith("answer 2")
+    assert front.chat(ASK, Sampling()).text.startswith("answer 2")
+    assert model.calls == 2
+
+
 def write_run(folder: Path, calls: Sequence[Call]) -> None:
     folder.mkdir()
     task = Task(benchmark="toy", split="s", task_id="1", description="d")

@@ -66,6 +66,12 @@ def test_what_may_pass_is_tried_again_and_then_given_up(bad: Say) -> None:
         model.close()
 
 
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
+def test_a_timeout_that_is_no_time_is_refused(timeout: float) -> None:
+    with stub_server(Say()) as server, pytest.raises(UserError, match="timeout above 0"):
+        model_at(server, timeout=timeout)
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_what_will_not_pass_is_told_at_once_in_the_servers_words(status: int) -> None:
     with stub_server(Say("the reason", status=status)) as server:

@@ -202,6 +202,26 @@ def test_another_run_is_not_written_over(tmp_path):
         stream(tmp_path / "mine")
 
 
+@pytest.mark.parametrize("out", ["file", "file/under", "nul\0", "z" * 300])
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path, out):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match="choose another"):
+        stream(tmp_path / out, n=1)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_run_whose_bank_was_lost_is_not_continued(tmp_path):
+    run = stream(tmp_path / "r", memory="raw", n=12)
+    assert len(run.bank()) > 0
+    for file in run.path.glob("bank.sqlite*"):
+        file.unlink()
+    lines = (run.path / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    (run.path / "episodes.jsonl").write_bytes(b"".join(lines[:-3]))
+    with pytest.raises(UserError, match="put the lost bank"):
+        stream(tmp_path / "r", memory="raw", n=12)
+    assert (run.path / "episodes.jsonl").read_bytes() == b"".join(lines[:-3])
+
+
 def test_what_differs_between_two_runs(tmp_path):
     a = stream(tmp_path / "a", memory="raw", k=3)
     b = stream(tmp_path / "b", memory="raw", k=5, seed=4)

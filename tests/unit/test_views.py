@@ -176,6 +176,9 @@ def test_wrong_input_ends_before_serving(tmp_path, capsys, monkeypatch):
     assert "token" in capsys.readouterr().err
     assert _run(["serve", str(tmp_path / "nowhere")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert _run(["serve", str(tmp_path / "file")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
     assert _run(["serve", "--port", "70000"]) == 2
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -175,7 +175,7 @@ class Explorer:
         recall = self.traces(config.k).model_copy(
             update={"payload": curated.payload, "traces": curated.traces}
         )
-        asked = {"k": config.k, "prompt": curator.prompt.name} | changes
+        asked = {"how": "curated", "k": config.k, "prompt": curator.prompt.name} | changes
         return self._keep(Attempt(self.task, recall, asked, session.calls))
 
     def prompt(self) -> str:
@@ -186,12 +186,12 @@ class Explorer:
 
     def payload(self, text: str) -> Attempt:
         """A payload written by hand (empty: none)."""
-        return self._keep(Attempt(self.task, Recall(payload=text), {"payload": "by hand"}, []))
+        return self._keep(Attempt(self.task, Recall(payload=text), {"how": "by hand"}, []))
 
     def oracle_payload(self) -> Attempt:
         """The walkthrough as payload: the ceiling of what a payload can do for this executor."""
         text = plan_payload(self.task, self.benchmark.oracle(self.task))
-        return self._keep(Attempt(self.task, Recall(payload=text), {"payload": "the walkthrough"}, []))
+        return self._keep(Attempt(self.task, Recall(payload=text), {"how": "the walkthrough"}, []))
 
     def _keep(self, attempt: Attempt) -> Attempt:
         self.attempts.append(attempt)

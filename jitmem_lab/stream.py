@@ -269,8 +269,8 @@ class _Stream:
         now = self.memory.snapshot()
         if now < seen:
             raise UserError(
-                f"the bank in {self.path} holds {now} traces, but {seen} were stored by its episodes; put the "
-                "lost bank.sqlite back or start a new run in another folder"
+                f"the bank in {self.path} holds {now} traces, but {seen} were stored by its episodes; put "
+                "the lost bank.sqlite back or start a new run in another folder"
             )
 
     def _batch(self, slots: list[Slot], pool: ThreadPoolExecutor, progress: Progress) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -128,10 +128,8 @@ def run_stream(
         "seed": seed,
     }
     path = Path(out)
-    _prepare(path, settings, request, {"concurrency": concurrency})
-    lock = RunLock(path)
-    lock.acquire()
-    try:
+    with _locked(path):
+        _prepare(path, settings, request, {"concurrency": concurrency})
         memory.open(path)
         try:
             _Stream(path, benchmark, memory, executor, judge, seed, concurrency, progress).run(
@@ -139,8 +137,6 @@ def run_stream(
             )
         finally:
             memory.close()
-    finally:
-        lock.release()
     return Run(path)
 
 
@@ -156,16 +152,6 @@ def _prepare(
             raise UserError(f"{path} holds a run of other settings ({shown}); choose another folder")
         _note_attempt(path)
         return
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        used = any(not file.name.startswith(".") for file in path.iterdir())
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(
-            f"the folder {str(path)!r} cannot be made or read ({reason}); choose another"
-        ) from None
-    if used:
-        raise UserError(f"{path} is not empty and holds no run; choose another folder")
     config = {
         "schema_version": RUN_SCHEMA,
         "created": time.time(),
@@ -175,6 +161,28 @@ def _prepare(
         "provenance": provenance(),
     }
     write_json(path / "config.json", config)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Make the folder if need be, and hold its lock; a folder of something else is left as it is."""
+    if not _has_config(path):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            used = any(not file.name.startswith(".") for file in path.iterdir())
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UserError(
+                f"the folder {str(path)!r} cannot be made or read ({reason}); choose another"
+            ) from None
+        if used:
+            raise UserError(f"{path} is not empty and holds no run; choose another folder")
+    lock = RunLock(path)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _has_config(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -99,7 +100,8 @@ class Watch:
         """Last line that the kernel process itself wrote to its standard error."""
         self.kernel_log.seek(0)
         lines = self.kernel_log.read()[-4000:].decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else ""
+        said = [line for line in lines if not re.search("CurveZMQ|TCP transport|encrypt", line)]
+        return said[-1] if said else ""
 
     def signal_kernel(self, number: int) -> None:
         """Send a signal to the kernel and all that it started."""

@@ -391,3 +391,68 @@ def test_resuming_elsewhere_is_recorded(tmp_path, monkeypatch):
     assert run.provenances()[-1] == {"packages": {"torch": "9"}}
     other = stream(tmp_path / "other", n=2)
     assert not diff(run, other)
+
+
+def test_two_starters_of_one_new_folder_cannot_mix_their_configs(tmp_path):
+    from jitmem_lab.runs import RunLock
+
+    (tmp_path / "r").mkdir()
+    lock = RunLock(tmp_path / "r")
+    lock.acquire()
+    try:
+        with pytest.raises(UserError, match="another process"):
+            stream(tmp_path / "r", n=2)
+    finally:
+        lock.release()
+    assert not (tmp_path / "r" / "config.json").exists()
+
+
+@pytest.mark.parametrize("bad", ["BUSY", "FAULT", "EMPTY_CHOICE", "NO_CONTENT", "TRUNCATED"])
+def test_a_server_that_fails_and_recovers(tmp_path, bad):
+    from jitmem_lab.models import load_model
+
+    from . import stub_server
+    from .stub_server import Say
+
+    say = {
+        "BUSY": Say("slow down", status=429, headers={"Retry-After": "0"}),
+        "FAULT": Say("oops", status=500),
+    }.get(bad) or getattr(stub_server, bad)
+    broken = [True]
+
+    def script(path, body, number):
+        text = json.dumps(body)
+        if broken[0] and ("room 1." in text or "room 4." in text):
+            return say
+        return Say("<action>press red</action>")
+
+    with stub_server.stub_server(script) as server:
+
+        def play():
+            model = load_model(f"openai:{server.url}#stub", retries=1, timeout=5)
+            try:
+                return stream(
+                    tmp_path / "r",
+                    memory="raw",
+                    gate="all+labels",
+                    judge=yes_judge(),
+                    n=6,
+                    model=model,
+                    concurrency=3,
+                )
+            finally:
+                model.close()
+
+        run = play()
+        assert {e.task.task_id for e in run.latest() if e.outcome == "error"} == {"b1", "b4"}
+        assert len(run.bank()) == 4
+        sent = sum("room 1." in json.dumps(body) for _, body, _ in server.requests)
+        assert sent <= 4, "retries are bounded"
+        broken[0] = False
+        before = len(server.requests)
+        run = play()
+    assert run.status()["state"] == "completed"
+    assert len(run.bank()) == 6
+    later = [json.dumps(body) for path, body, _ in server.requests[before:] if "completions" in path]
+    assert later
+    assert all("room 1." in text or "room 4." in text for text in later), "resume asks for what is owed only"

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -66,6 +67,7 @@ def run_notebook(
     path = find_notebook(str(path))
     notebook = read_notebook(path)
     values = check_values(notebook_parameters(notebook, path.name), dict(parameters or {}), path.name)
+    _refuse_passwords(values)
     from .kernel import check_kernel
 
     name = check_kernel(kernel)
@@ -73,6 +75,16 @@ def run_notebook(
     run = _Run(path, target, values, kernel or f"this interpreter ({sys.executable})", len(notebook.cells))
     run.execute(_with_values(notebook, values), name, timeout, progress, echo)
     return target
+
+
+def _refuse_passwords(values: Mapping[str, Any]) -> None:
+    """Parameters are written into the executed notebook, so a password in an address must not come in."""
+    for name, value in values.items():
+        if isinstance(value, str) and re.search(r"//[^/@#\s]*:[^/@#\s]*@", value):
+            raise UserError(
+                f"parameter {name} holds a password, which would be written into the notebook; leave it out "
+                "and set the key in the environment (JITMEM_API_KEY_HOST or OPENAI_API_KEY)"
+            )
 
 
 def find_notebook(name: str) -> Path:

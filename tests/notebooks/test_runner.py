@@ -354,3 +354,10 @@ def test_nothing_of_ours_is_left_running() -> None:
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children if not gone(int(pid))]
     assert not any(b"ipykernel" in command for command in commands)
+
+
+def test_a_password_never_reaches_a_notebook(tmp_path):
+    model = "openai:http://me:secret@127.0.0.1:9/v1#m"
+    with pytest.raises(UserError, match="password"):
+        run_notebook("20_evaluate", {"model": model}, output=tmp_path / "o.ipynb", progress=False)
+    assert not list(tmp_path.iterdir())

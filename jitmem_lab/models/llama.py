@@ -11,6 +11,8 @@ from .trie import Trie
 
 KV_BYTES = 400_000_000
 """Memory for the keys and values of earlier prompts."""
+BLOCK = 16
+"""Widths of matrix products are multiples of it."""
 HEAD_ROWS = 256
 """Rows of logits over the vocabulary held at a time."""
 
@@ -86,8 +88,8 @@ class LlamaRanker:
         ]
         inverse = model.model.rotary_emb.inv_freq.float()
         angles = torch.arange(config.max_position_embeddings, device=self._device)[:, None] * inverse
-        self._cos = angles.cos().repeat(1, 2)[:, None]
-        self._sin = angles.sin().repeat(1, 2)[:, None]
+        self._cos = angles.cos().repeat(1, 2)
+        self._sin = angles.sin().repeat(1, 2)
         shape = (len(self._layers), self._groups, self._dim)
         per_token = shape[0] * shape[1] * shape[2] * 2 * 4
         self._cache = PrefixCache(*shape, self._device, max(1024, KV_BYTES // per_token))
@@ -100,7 +102,6 @@ class LlamaRanker:
             return self._rank(requests)
 
     def _rank(self, requests: Sequence[Ranking]) -> list[list[float]]:
-        import torch
 
         tries = [Trie.build(request.options) for request in requests]
         tokens: list[int] = []
@@ -116,14 +117,16 @@ class LlamaRanker:
             wanted += range(len(tokens) + length - known - 1, len(tokens) + count)
             tokens += [*request.prompt[known:], *trie.tokens]
             positions += [*range(known, length), *(length - 1 + depth for depth in trie.depths)]
-        hidden = self._forward(
-            torch.tensor(tokens, device=self._device), torch.tensor(positions, device=self._device), segments
-        )[wanted]
+        hidden = self._forward(_padded(tokens), _padded(positions), segments)
+        edges, first = [], 0
+        for trie in tries:
+            edges += [(first + row, token) for row, token in trie.edges]
+            first += len(trie.tokens) + 1
+        logprobs = self._logprobs(hidden, wanted, edges)
         results, first = [], 0
         for request, trie, segment in zip(requests, tries, segments, strict=True):
-            rows = hidden[first : first + len(trie.tokens) + 1]
-            first += len(rows)
-            means = trie.means(self._logprobs(rows, trie.edges))
+            means = trie.means(logprobs[first : first + len(trie.edges)])
+            first += len(trie.edges)
             results.append(means)
             self._remember(request, trie, segment, means)
         return results
@@ -149,56 +152,69 @@ class LlamaRanker:
         bias[rows, [length + ancestor for ancestors in seen for ancestor in ancestors]] = 0
         return bias
 
-    def _forward(self, tokens: Any, positions: Any, segments: Sequence[_Segment]) -> Any:
+    def _forward(self, tokens: list[int], positions: list[int], segments: Sequence[_Segment]) -> Any:
+        """The last hidden states, one column a token.
+
+        Activations stand as (features, tokens): products with the weights on the left split better over
+        threads in MKL than `F.linear` does (a quarter faster on two threads, 30 to 130 tokens).
+        """
         import torch
         import torch.nn.functional as F
 
-        x = self._embed[tokens]
-        cos, sin = self._cos[positions], self._sin[positions]
-        queries, keyed = self._heads * self._dim, (self._heads + self._groups) * self._dim
-        width, half = (x.shape[-1],), self._dim // 2
+        x = self._embed[torch.tensor(tokens, device=self._device)].t().contiguous()
+        cos, sin = self._cos[positions].t().contiguous(), self._sin[positions].t().contiguous()
+        rotated, half, count = self._heads + self._groups, self._dim // 2, x.shape[1]
+        seen = x.new_zeros(self._heads, self._dim, count)
         for index, (norm_in, qkv, out, norm_mlp, gate_up, down) in enumerate(self._layers):
-            mixed = F.linear(F.rms_norm(x, width, norm_in, self._eps), qkv)
-            turned = mixed[:, :keyed].view(len(x), -1, self._dim)
-            turned = turned * cos + torch.cat([-turned[..., half:], turned[..., :half]], -1) * sin
-            values = mixed[:, keyed:].view(len(x), self._groups, self._dim)
-            seen = torch.empty(len(x), queries, device=self._device)
+            mixed = torch.mm(qkv, self._normed(x, norm_in)).view(-1, self._dim, count)
+            turned, values = mixed[:rotated], mixed[rotated:]
+            turned = turned * cos + torch.cat([-turned[:, half:], turned[:, :half]], 1) * sin
             for part in segments:
-                rows = slice(part.start, part.start + part.count)
+                columns = slice(part.start, part.start + part.count)
                 known, end = part.known, part.known + part.count
                 keys_all, values_all = part.prefix.keys[index], part.prefix.values[index]
-                keys_all[:, known:end] = turned[rows, self._heads :].transpose(0, 1)
-                values_all[:, known:end] = values[rows].transpose(0, 1)
+                keys_all[:, known:end] = turned[self._heads :, :, columns].transpose(1, 2)
+                values_all[:, known:end] = values[:, :, columns].transpose(1, 2)
                 attended = F.scaled_dot_product_attention(
-                    turned[rows, : self._heads].transpose(0, 1)[None],
+                    turned[None, : self._heads, :, columns].transpose(2, 3).contiguous(),
                     keys_all[None, :, :end],
                     values_all[None, :, :end],
                     attn_mask=part.bias,
                     enable_gqa=True,
                 )
-                seen[rows] = attended[0].transpose(0, 1).reshape(part.count, queries)
-            x = x + F.linear(seen, out)
-            gate, up = F.linear(F.rms_norm(x, width, norm_mlp, self._eps), gate_up).chunk(2, -1)
-            x = x + F.linear(F.silu(gate) * up, down)
-        return F.rms_norm(x, width, self._norm, self._eps)
+                seen[:, :, columns] = attended[0].transpose(1, 2)
+            x += torch.mm(out, seen.view(-1, count))
+            gate, up = torch.mm(gate_up, self._normed(x, norm_mlp)).chunk(2)
+            x += torch.mm(down, F.silu(gate, inplace=True).mul_(up))
+        return self._normed(x, self._norm)
 
-    def _logprobs(self, hidden: Any, edges: Sequence[tuple[int, int]]) -> list[float]:
-        """Log-probability of each (row, token) pair; `hidden` holds the rows."""
+    def _normed(self, x: Any, weight: Any) -> Any:
+        """Root-mean-square normalisation of each column."""
+        scale = x.square().mean(0, keepdim=True).add_(self._eps).rsqrt_()
+        return (x * scale).mul_(weight[:, None])
+
+    def _logprobs(self, hidden: Any, columns: list[int], edges: Sequence[tuple[int, int]]) -> list[float]:
+        """Log-probability of each edge's token, given the hidden state at `columns[row]` for its row."""
         import torch
-        import torch.nn.functional as F
 
         found = [0.0] * len(edges)
-        for start in range(0, len(hidden), HEAD_ROWS):
-            logits = F.linear(hidden[start : start + HEAD_ROWS], self._head)
-            totals = logits.logsumexp(-1)
+        for start in range(0, len(columns), HEAD_ROWS):
+            taken = _padded(columns[start : start + HEAD_ROWS])
+            logits = torch.mm(self._head, hidden[:, taken])
+            totals = logits.logsumexp(0)
             inside = [(at, row - start, token) for at, (row, token) in enumerate(edges)]
-            inside = [item for item in inside if 0 <= item[1] < len(logits)]
+            inside = [item for item in inside if 0 <= item[1] < HEAD_ROWS]
             places, rows, tokens = map(list, zip(*inside, strict=True))
             rows_at = torch.tensor(rows, device=self._device)
-            picked = logits[rows_at, torch.tensor(tokens, device=self._device)] - totals[rows_at]
+            picked = logits[torch.tensor(tokens, device=self._device), rows_at] - totals[rows_at]
             for place, value in zip(places, picked.double().tolist(), strict=True):
                 found[place] = value
         return found
+
+
+def _padded(values: list[int]) -> list[int]:
+    """`values` and zeros up to a whole number of blocks: products of other widths are up to 40 % slower."""
+    return values + [0] * (-len(values) % BLOCK)
 
 
 def _fuse(projections: Sequence[Any]) -> Any:

@@ -6,20 +6,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from .benchmarks.base import Env, Observation
+from .benchmarks.base import Env, Observation, told
 from .errors import UserError
 from .models.base import ChatModel
 from .parsing import match_admissible, parse_action, strip_thinking
 from .prompts import load_prompt
 from .records import Message, Sampling, Step, Task, Trajectory
 from .session import Session
+from .tool_calls import tools_text
 from .traces import cut_middle
 
-Act = Literal["write", "choose"]
+Act = Literal["write", "choose", "tools"]
 """`write`: the model writes the action. `choose`: it ranks the admissible ones by likelihood."""
 
 _FIELDS = {
-    "write": ("task", "advice", "turns", "history", "observation", "admissible"),
+    "write": ("task", "advice", "turns", "history", "observation", "admissible", "rules", "tools"),
     "choose": ("task", "advice", "steps"),
 }
 """What a prompt of each kind may use."""
@@ -68,7 +69,7 @@ class Executor:
         self.history = history
         self.max_steps = max_steps
         self.no_repeat = no_repeat if act == "choose" else 0
-        self.prompt = load_prompt(prompt or f"alfworld_{act}")
+        self.prompt = load_prompt(prompt or f"executor_{act}")
         self.prompt.messages(**dict.fromkeys(_FIELDS[act], ""))
         self.max_observation_chars = max_observation_chars
         self.sampling = Sampling(
@@ -90,9 +91,18 @@ class Executor:
         }
 
     def messages(
-        self, task: Task, payload: str, past: Sequence[Step], now: Observation
+        self,
+        task: Task,
+        payload: str,
+        past: Sequence[Step],
+        now: Observation,
+        first: Observation | None = None,
     ) -> tuple[Message, ...]:
-        """The exact prompt of one step; the task is in it from the first step on."""
+        """The exact prompt of one step; the task is in it from the first step on.
+
+        `first` is what the reset showed: standing rules and tools are told from it.
+        """
+        first = first or now
         if self.act == "choose":
             return self.prompt.messages(
                 task=task.description,
@@ -106,6 +116,8 @@ class Executor:
             history=self._recent(past),
             observation=self._shown(now.text),
             admissible="\n".join(f"- {option}" for option in now.admissible),
+            rules=first.rules,
+            tools=tools_text(first.tools),
         )
 
     def _shown(self, text: str) -> str:
@@ -145,60 +157,81 @@ class Executor:
         *,
         max_steps: int = 30,
         environment: str = "",
+        first: Observation | None = None,
         on_step: Callable[[Step], None] | None = None,
     ) -> Trajectory:
-        """One whole episode.
+        """One whole episode; `first` is what the reset showed, if the environment was reset already.
 
         Raises:
             InfrastructureError: The model's server or the environment failed; nothing counts then.
         """
-        now = env.reset()
+        now = first = first or env.reset()
+        task = told(task, first)
         past: list[Step] = []
         limit = self.max_steps or max_steps
         while not now.done and len(past) < limit:
             session.check()
-            raw, action = self._decide(task, payload, past, now, session)
-            matched = match_admissible(action, now.admissible)
-            begun = time.perf_counter()
-            after = env.step(matched or action) if action else now._replace(text=NO_ACTION, reward=0.0)
-            step = Step(
-                observation=now.text,
-                admissible=now.admissible,
-                raw=raw,
-                action=matched or action,
-                valid=matched is not None,
-                reward=after.reward,
-                seconds=time.perf_counter() - begun,
-            )
-            past.append(step)
-            if on_step is not None:
-                on_step(step)
-            now = after
+            for raw, action in self._decide(task, payload, past, now, first, session):
+                step, now = act(env, now, raw, action)
+                past.append(step)
+                if on_step is not None:
+                    on_step(step)
+                if now.done or len(past) >= limit:
+                    break
         return Trajectory(
             task=task,
             steps=tuple(past),
             final_observation=now.text,
             outcome="success" if now.success else "failure",
             reward=now.reward,
+            parts=now.parts,
             environment=environment,
         )
 
     def _decide(
-        self, task: Task, payload: str, past: Sequence[Step], now: Observation, session: Session
-    ) -> tuple[str, str]:
-        messages = self.messages(task, payload, past, now)
+        self,
+        task: Task,
+        payload: str,
+        past: Sequence[Step],
+        now: Observation,
+        first: Observation,
+        session: Session,
+    ) -> list[tuple[str, str]]:
+        """What the model wrote and the action in it: one pair, or one a call where it calls several tools."""
+        messages = self.messages(task, payload, past, now, first)
         if self.act == "choose":
             barred = {step.action for step in past[-self.no_repeat :]} if self.no_repeat else set()
             options = [option for option in now.admissible if option not in barred] or list(now.admissible)
             if not options:
-                return "", ""
+                return [("", "")]
             choice = session.choose("executor", self.model, messages, options)
-            return options[choice.index], options[choice.index]
+            return [(options[choice.index], options[choice.index])]
         sampling = self.sampling
         if sampling.temperature > 0:
             sampling = sampling.model_copy(update={"seed": session.seed(f"act{len(past)}")})
         raw = session.chat("executor", self.model, messages, sampling)
-        return raw, parse_action(raw)
+        return [(raw, parse_action(raw, verbatim=now.open))]
+
+
+def act(env: Env, now: Observation, raw: str, action: str) -> tuple[Step, Observation]:
+    """Take one action: the step as it is recorded, and what is seen after it."""
+    matched = match_admissible(action, now.admissible)
+    begun = time.perf_counter()
+    if action:
+        after = env.step(matched or action)
+    else:
+        after = now._replace(text=NO_ACTION, reward=0.0, speaker="", accepted=False)
+    step = Step(
+        observation=now.text,
+        admissible=now.admissible,
+        raw=raw,
+        action=matched or action,
+        valid=matched is not None or (now.open and after.accepted),
+        reward=after.reward,
+        seconds=time.perf_counter() - begun,
+        speaker=now.speaker,
+    )
+    return step, after
 
 
 def plan_payload(task: Task, actions: Sequence[str]) -> str:

@@ -210,7 +210,7 @@ class Explorer:
         config = self.config
         executor = make_executor(config, self._model(config.model))
         session = Session(config.seed, episode_key(attempt.task))
-        env = self.benchmark.make_env(attempt.task)
+        env = self.benchmark.make_env(attempt.task, session)
         try:
             attempt.trajectory = executor.play(
                 env, attempt.task, attempt.recall.payload, session, on_step=on_step

@@ -35,10 +35,15 @@ def _without_blocks(text: str) -> str:
     return "".join(kept) if thinking else "".join([*kept, text[position:]])
 
 
-def parse_action(raw: str) -> str:
-    """The command in the last action block outside think blocks; empty when there is none."""
+def parse_action(raw: str, verbatim: bool = False) -> str:
+    """The command in the last action block outside think blocks; empty when there is none.
+
+    White space inside is folded unless `verbatim`, which a message or a tool call needs.
+    """
     found = _ACTION.findall(strip_thinking(raw))
-    return " ".join(found[-1].split()) if found else ""
+    if not found:
+        return ""
+    return str(found[-1]).strip() if verbatim else " ".join(found[-1].split())
 
 
 def match_admissible(action: str, admissible: tuple[str, ...]) -> str | None:

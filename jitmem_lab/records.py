@@ -95,6 +95,17 @@ class Usage(Record):
         return sum(usages, cls())
 
 
+class ToolCall(Record):
+    """A call of one of the environment's tools."""
+
+    name: str
+    """The tool's name."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Arguments by name (JSON only)."""
+    id: str = ""
+    """What the tool's answer refers to; empty where nothing does."""
+
+
 class Message(Record):
     """One chat message; a final message of role `assistant` is a beginning to be continued."""
 
@@ -102,6 +113,10 @@ class Message(Record):
     """Who speaks."""
     content: str
     """What is said."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Tools called in this message (assistant only)."""
+    tool_call_id: str = ""
+    """The call that this message answers (tool only)."""
 
 
 class Sampling(Record):
@@ -138,6 +153,10 @@ class Call(Record):
     """Sampling of a written answer."""
     sample: int = 0
     """Index of this sample among several asked with the same prompt."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that were offered; their schemas belong to the benchmark's version."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Tools that the answer calls."""
     text: str = ""
     """The raw answer, or the chosen option."""
     scores: tuple[float, ...] | None = None
@@ -191,11 +210,13 @@ class Step(Record):
     action: str = ""
     """The action sent to the environment; empty when none could be parsed."""
     valid: bool = True
-    """Whether the action was admissible."""
+    """Whether the environment took the action: it was admissible or, where more than that is, accepted."""
     reward: float | None = 0.0
     """Reward of this step; None when the environment gave no finite number."""
     seconds: float = 0.0
     """Wall time of the step in the environment."""
+    speaker: str = ""
+    """Whose words the observation is: user, tool; empty for the environment."""
 
     _unscored = field_validator("reward")(_finite_or_none)
 
@@ -213,6 +234,8 @@ class Trajectory(Record):
     """success, failure, or error (an infrastructure failure)."""
     reward: float | None = None
     """The environment's own metric; None when unscored."""
+    parts: dict[str, Any] = Field(default_factory=dict)
+    """What the metric is made of, by the benchmark's own names."""
     environment: str = ""
     """Version of the environment that produced it, as `name version`."""
     source: str = "executor"

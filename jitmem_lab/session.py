@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from .errors import InfrastructureError
-from .models.base import ChatModel, Choice
+from .models.base import ChatModel, Choice, Reply, Tool
 from .models.retrying import STOP
 from .records import Call, Message, Role, Sampling, content_hash
 
@@ -67,18 +67,41 @@ class Session:
         self, role: Role, model: ChatModel, messages: Sequence[Message], sampling: Sampling, sample: int = 0
     ) -> str:
         """A written answer's text; the call is recorded, a failed one too."""
+        return self.reply(role, model, messages, sampling, sample).text
+
+    def reply(
+        self,
+        role: Role,
+        model: ChatModel,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        sample: int = 0,
+        tools: Sequence[Tool] = (),
+    ) -> Reply:
+        """A written answer with the tools that it calls; the call is recorded, a failed one too."""
         self.check()
-        base = Call(role=role, model=model.name, messages=tuple(messages), sampling=sampling, sample=sample)
+        base = Call(
+            role=role,
+            model=model.name,
+            messages=tuple(messages),
+            sampling=sampling,
+            sample=sample,
+            tools=tuple(str(tool["function"]["name"]) for tool in tools),
+        )
         try:
             with self._stoppable():
-                reply = model.chat(messages, sampling, sample)
+                if tools:
+                    reply = model.chat(messages, sampling, sample, tools)
+                else:
+                    reply = model.chat(messages, sampling, sample)
             if not isinstance(reply.text, str):
                 raise InfrastructureError(f"{model.name} gave no text")
         except InfrastructureError as error:
             self._add(base.model_copy(update={"error": str(error), "finish": "error"}))
             raise
-        self._add(base.model_copy(update={"text": reply.text, "finish": reply.finish, "usage": reply.usage}))
-        return reply.text
+        given = {"text": reply.text, "finish": reply.finish, "usage": reply.usage}
+        self._add(base.model_copy(update=given | {"tool_calls": reply.tool_calls}))
+        return reply
 
     def choose(
         self, role: Role, model: ChatModel, messages: Sequence[Message], options: Sequence[str]

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .benchmarks.base import Benchmark
+from .benchmarks.base import Benchmark, told
 from .errors import InfrastructureError, UserError
 from .execution import Executor
 from .files import append_line, drop_torn_line, write_json
@@ -314,22 +314,25 @@ class _Stream:
 
     def _episode(self, slot: Slot, snapshot: int) -> Episode:
         """Play one slot; an infrastructure failure becomes an error episode."""
-        session = Session(self.seed, slot.key, self.stop)
+        session, task = Session(self.seed, slot.key, self.stop), slot.task
         started, clock = time.time(), time.perf_counter()
         recall, trajectory, verdict = Recall(), None, Verdict(success=None, source="none")
         error: str | None = None
         try:
             session.check()
-            recall = self.memory.recall(slot.task, snapshot, session)
-            env = self.benchmark.make_env(slot.task)
+            env = self.benchmark.make_env(slot.task, session)
             with contextlib.closing(env):
+                first = env.reset()
+                task = told(slot.task, first)
+                recall = self.memory.recall(task, snapshot, session)
                 trajectory = self.executor.play(
                     env,
-                    slot.task,
+                    task,
                     recall.payload,
                     session,
                     max_steps=self.benchmark.max_steps,
                     environment=f"{self.benchmark.name} {self.benchmark.version}",
+                    first=first,
                 )
             verdict = self._verdict(trajectory, session)
         except Interrupted:
@@ -341,7 +344,7 @@ class _Stream:
             position=slot.position,
             batch=slot.batch,
             snapshot=snapshot,
-            task=slot.task,
+            task=task,
             trial=slot.trial,
             recall=recall,
             trajectory=trajectory,

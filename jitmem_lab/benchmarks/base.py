@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+from ..models.base import Tool
 from ..records import Task, Trajectory
+from ..session import Session
 
 
 class Observation(NamedTuple):
@@ -20,6 +22,25 @@ class Observation(NamedTuple):
     """Whether the episode has ended."""
     success: bool = False
     """Whether the benchmark counts the episode as solved."""
+    open: bool = False
+    """Whether other actions than the admissible ones may be accepted too: a search, a message."""
+    accepted: bool = True
+    """Whether the environment took the last action; one that it did not take changed nothing."""
+    speaker: str = ""
+    """Whose words the text is: user, tool; empty for the environment."""
+    parts: dict[str, Any] = {}  # noqa: RUF012  (never written to)
+    """What the reward is made of, once done."""
+    task: str = ""
+    """By the reset only: the task sentence, where the task itself does not say it (τ²: the user does)."""
+    rules: str = ""
+    """By the reset only: standing instructions, shown to the agent at each step (τ²: the policy)."""
+    tools: tuple[Tool, ...] = ()
+    """By the reset only: tools that the agent may call; an action may then be a call as `tool_calls` writes it."""
+
+
+def told(task: Task, first: Observation) -> Task:
+    """`task` with the sentence that its reset gave; what hides before the episode is no description."""
+    return task.model_copy(update={"description": first.task}) if first.task else task
 
 
 class Env(Protocol):
@@ -49,13 +70,20 @@ class Benchmark(Protocol):
     """The split that was loaded."""
     max_steps: int
     """The benchmark's usual limit of turns."""
+    noop: str
+    """The action of an agent that does nothing: the floor that any success rate stands on."""
+    splits: tuple[str, ...]
+    """Splits that it knows, whether or not their data are here."""
 
     def tasks(self, limit: int | None = None, order: int | None = None) -> list[Task]:
         """Tasks of the split; `order` is the seed of a permutation, None keeps the data's order."""
         ...
 
-    def make_env(self, task: Task) -> Env:
-        """An environment for `task`, in a worker process."""
+    def make_env(self, task: Task, session: Session | None = None) -> Env:
+        """An environment for `task`, in a worker process.
+
+        `session` records what a simulated user asks of its model; None for one that needs none.
+        """
         ...
 
     def oracle(self, task: Task) -> list[str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from ..records import Message, Sampling, Usage
+from ..records import Message, Sampling, ToolCall, Usage
+
+Tool = dict[str, Any]
+"""A tool as chat servers take it: `{"type": "function", "function": {"name", "description", "parameters"}}`."""
 
 
 class Reply(NamedTuple):
@@ -16,7 +19,9 @@ class Reply(NamedTuple):
     usage: Usage
     """Tokens and seconds."""
     finish: str = "stop"
-    """stop, or length when the limit of tokens cut it."""
+    """stop, length when the limit of tokens cut it, tool_calls when it calls tools."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Tools that it calls, in order; arguments that are no JSON object come as `{"": the raw text}`."""
 
 
 class Choice(NamedTuple):
@@ -42,8 +47,14 @@ class ChatModel(Protocol):
     context: int
     """Context length in tokens."""
 
-    def chat(self, messages: Sequence[Message], sampling: Sampling, sample: int = 0) -> Reply:
-        """Answer `messages`; a final assistant message is continued, not answered."""
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
+    ) -> Reply:
+        """Answer `messages`; a final assistant message is continued, not answered.
+
+        Raises:
+            UserError: `tools` are given to a model that takes none.
+        """
         ...
 
     def choose(self, messages: Sequence[Message], options: Sequence[str]) -> Choice:

@@ -69,6 +69,12 @@ def names() -> list[str]:
     return sorted(file.stem for file in _FOLDER.glob("*.txt"))
 
 
+def prompt_for(role: str, benchmark: str) -> str:
+    """The name of the prompt of a role on a benchmark: its own where one ships, else the role's general one."""
+    own = f"{benchmark}_{role}"
+    return own if re.fullmatch(r"[a-z0-9_]+", own) and _shipped(own) is not None else role
+
+
 def load_prompt(name: str) -> Prompt:
     """A shipped prompt by name, or a user's own by path (ending in `.txt`)."""
     shipped = _shipped(name) if re.fullmatch(r"[a-z0-9_]+", name) else None

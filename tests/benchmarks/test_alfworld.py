@@ -12,7 +12,7 @@ import pytest
 from jitmem_lab.benchmarks import load_benchmark
 from jitmem_lab.benchmarks.alfworld.benchmark import Alfworld
 from jitmem_lab.benchmarks.alfworld.check import digest, fingerprint, random_play, replay
-from jitmem_lab.benchmarks.alfworld.demos import play_actions
+from jitmem_lab.benchmarks.demos import play_actions
 from jitmem_lab.benchmarks.floors import noop, play, random_policy
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.records import Task, Trajectory
@@ -219,7 +219,7 @@ def test_demonstrations_are_played_once(tmp_path, monkeypatch):
 
 def test_a_broken_demonstration_cache_is_an_empty_one(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    broken = tmp_path / "jitmem-lab" / "alfworld" / "demonstrations.sqlite"
+    broken = tmp_path / "jitmem-lab" / "demonstrations.sqlite"
     broken.parent.mkdir(parents=True)
     broken.write_text("not a database")
     with Alfworld("generated_test", workers=1) as bench:

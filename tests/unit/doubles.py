@@ -93,6 +93,7 @@ class ButtonBenchmark:
     """`n` tasks of the button world; environments of `broken` tasks die."""
 
     name, version, split, max_steps = "buttons", "1", "all", 3
+    noop, splits = "look", ("all",)
 
     def __init__(self, n: int = 12, broken: Callable[[Task], bool] = lambda task: False) -> None:
         self.n = n
@@ -113,7 +114,7 @@ class ButtonBenchmark:
             for i in range(limit or self.n)
         ]
 
-    def make_env(self, task: Task) -> ButtonEnv:
+    def make_env(self, task: Task, session: Any = None) -> ButtonEnv:
         return ButtonEnv(task, self)
 
     def oracle(self, task: Task) -> list[str]:

@@ -192,8 +192,8 @@ class OddRewards(ButtonBenchmark):
         super().__init__(len(rewards))
         self.rewards = rewards
 
-    def make_env(self, task: Task) -> ButtonEnv:
-        env = super().make_env(task)
+    def make_env(self, task: Task, session: Any = None) -> ButtonEnv:
+        env = super().make_env(task, session)
         reward = self.rewards[int(task.task_id[1:])]
         env.step = lambda action: Observation("Click.", ("press red",), reward, True, True)  # type: ignore
         return env

@@ -281,8 +281,8 @@ def test_the_bank_gets_raw_texts_without_thinking_and_nothing_else_changes() -> 
         {"max_steps": 0},
         {"prompt": "alfworld_wirte"},
         {"prompt": "curator"},
-        {"prompt": "alfworld_choose"},
-        {"prompt": "alfworld_write", "act": "choose"},
+        {"prompt": "executor_choose"},
+        {"prompt": "executor_write", "act": "choose"},
     ],
 )
 def test_wrong_settings_are_refused(options: dict[str, Any]) -> None:

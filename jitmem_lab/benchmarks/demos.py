@@ -7,21 +7,18 @@ import sqlite3
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
-from ...data import cache_dir
-from ...errors import InfrastructureError
-from ...records import Step, Task, Trajectory, content_hash
-from ..base import Env
-
-if TYPE_CHECKING:
-    from .benchmark import Alfworld
+from ..data import cache_dir
+from ..errors import InfrastructureError
+from ..records import Step, Task, Trajectory, content_hash
+from .base import Benchmark, Env, told
 
 
 def play_actions(env: Env, task: Task, actions: list[str], environment: str) -> Trajectory:
     """The trajectory of playing `actions` until they or the episode end."""
     steps: list[Step] = []
     seen = env.reset()
+    task = told(task, seen)
     for action in actions:
         started = time.perf_counter()
         after = env.step(action)
@@ -31,9 +28,10 @@ def play_actions(env: Env, task: Task, actions: list[str], environment: str) -> 
                 admissible=seen.admissible,
                 raw=action,
                 action=action,
-                valid=action in seen.admissible,
+                valid=action in seen.admissible or (seen.open and after.accepted),
                 reward=after.reward,
                 seconds=round(time.perf_counter() - started, 6),
+                speaker=seen.speaker,
             )
         )
         seen = after
@@ -45,13 +43,14 @@ def play_actions(env: Env, task: Task, actions: list[str], environment: str) -> 
         final_observation=seen.text,
         outcome="success" if seen.success else "failure",
         reward=seen.reward,
+        parts=seen.parts,
         environment=environment,
         source="oracle",
     )
 
 
-def demonstrations(benchmark: Alfworld, tasks: list[Task]) -> list[Trajectory]:
-    """Trajectories of the oracle on `tasks`, in their order.
+def demonstrations(benchmark: Benchmark, tasks: list[Task], concurrency: int) -> list[Trajectory]:
+    """Trajectories of the oracle on `tasks`, in their order, `concurrency` played at a time.
 
     Raises:
         InfrastructureError: The oracle failed on a task, so data and mechanics don't fit.
@@ -68,12 +67,12 @@ def demonstrations(benchmark: Alfworld, tasks: list[Task]) -> list[Trajectory]:
         finally:
             env.close()
         if played.outcome != "success":
-            raise InfrastructureError(f"the walkthrough of {task.task_id!r} no longer solves its game")
+            raise InfrastructureError(f"the oracle of {benchmark.name} no longer solves {task.task_id!r}")
         return played
 
     owed = [index for index, key in enumerate(keys) if key not in known]
     if owed:
-        with ThreadPoolExecutor(benchmark.pool.limit) as threads:
+        with ThreadPoolExecutor(concurrency) as threads:
             fresh = {keys[index]: done for index, done in zip(owed, threads.map(play, owed), strict=True)}
         _write(fresh)
         known |= fresh
@@ -81,7 +80,7 @@ def demonstrations(benchmark: Alfworld, tasks: list[Task]) -> list[Trajectory]:
 
 
 def _connect() -> sqlite3.Connection:
-    path = cache_dir() / "alfworld" / "demonstrations.sqlite"
+    path = cache_dir() / "demonstrations.sqlite"
     path.parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(path, timeout=30)
     db.execute("CREATE TABLE IF NOT EXISTS played (key TEXT PRIMARY KEY, line BLOB)")

@@ -1,0 +1,109 @@
+"""Tool calls as text: `book(user_id="mia", bags=2)`, the form in which an action and a trace hold them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from .models.base import Tool
+from .records import ToolCall
+
+_HEAD = re.compile(r"\s*[A-Za-z_]\w*\s*\(")
+_NAMES = {"true": True, "false": False, "null": None, "NaN": float("nan"), "Infinity": float("inf")}
+
+
+def format_call(call: ToolCall) -> str:
+    """One call on one line; `parse_call` reads it back to the same name and arguments."""
+    arguments = ", ".join(f"{name}={_literal(value)}" for name, value in call.arguments.items())
+    return f"{call.name}({arguments})"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        plain = json.dumps(value, ensure_ascii=False)
+        return repr(value) if re.search("[\ud800-\udfff]", value) else plain
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_literal(key)}: {_literal(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_literal(inner) for inner in value) + "]"
+    return repr(value) if value == value and abs(value or 0) != float("inf") else json.dumps(value)
+
+
+def parse_call(text: str) -> ToolCall | None:
+    """The call that `text` is: `name(argument=value, …)` or `{"name": …, "arguments": {…}}`; None for neither.
+
+    Values are literals, JSON's `true`, `false` and `null` among them. Positional arguments are no call.
+    """
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        return _from_json(stripped)
+    if not _HEAD.match(stripped) or len(stripped) > 100_000:
+        return None
+    try:
+        tree = ast.parse(stripped, mode="eval").body
+        if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name) or tree.args:
+            return None
+        if any(keyword.arg is None for keyword in tree.keywords):
+            return None
+        arguments = {str(keyword.arg): _value(keyword.value) for keyword in tree.keywords}
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None
+    return ToolCall(name=tree.func.id, arguments=arguments)
+
+
+def _value(node: ast.expr) -> Any:
+    named = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))
+    swap = {inner.id for inner in named if inner.id in _NAMES}
+    if not swap:
+        return ast.literal_eval(node)
+    return ast.literal_eval(_Names().visit(node)) if swap != {"NaN"} else _NAMES["NaN"]
+
+
+class _Names(ast.NodeTransformer):
+    """JSON's names for literals, as Python's."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: D102
+        return ast.Constant(_NAMES[node.id]) if node.id in _NAMES else node
+
+
+def _from_json(text: str) -> ToolCall | None:
+    try:
+        given = json.loads(text)
+        arguments = given.get("arguments", {})
+        if isinstance(arguments, str):
+            arguments = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return None
+    name = given.get("name")
+    if not isinstance(name, str) or not name or not isinstance(arguments, dict):
+        return None
+    return ToolCall(name=name, arguments=arguments)
+
+
+def tools_text(tools: Sequence[Tool]) -> str:
+    """Tools for the prompt of a model that knows no tool calls, one a line: call, then what it does."""
+    return "\n".join(_signature(tool["function"]) for tool in tools)
+
+
+def _signature(function: dict[str, Any]) -> str:
+    schema = function.get("parameters") or {}
+    needed = set(schema.get("required", []))
+    shown = [
+        f"{name}: {_type(about)}" + ("" if name in needed else " (may be left out)")
+        for name, about in (schema.get("properties") or {}).items()
+    ]
+    what = " ".join(str(function.get("description") or "").split())
+    return f"{function['name']}({', '.join(shown)}) - {what}".removesuffix(" - ")
+
+
+def _type(about: dict[str, Any]) -> str:
+    if "enum" in about:
+        return " or ".join(json.dumps(value) for value in about["enum"])
+    if "anyOf" in about:
+        return " or ".join(_type(one) for one in about["anyOf"])
+    if about.get("type") == "array":
+        return f"list of {_type(about.get('items') or {})}"
+    return str(about.get("type", "any"))

@@ -13,8 +13,9 @@ from typing import Any
 from ..benchmarks.base import Observation
 from ..execution import Executor
 from ..memories import load_memory
-from ..models.base import Choice, Reply
+from ..models.base import Choice, Reply, Tool, refuse_tools
 from ..records import Message, Sampling, Task, Trajectory, Usage
+from ..session import Session
 from ..stream import run_stream
 
 
@@ -26,8 +27,11 @@ class WaitingModel:
         self.context = 32_768
         self.latency = latency
 
-    def chat(self, messages: Sequence[Message], sampling: Sampling, sample: int = 0) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
+    ) -> Reply:
         """A fixed answer, late."""
+        refuse_tools(self.name, tools)
         time.sleep(self.latency)
         return Reply("<action>look</action>", Usage(calls=1, prompt_tokens=100, completion_tokens=5))
 
@@ -77,7 +81,9 @@ class CountedEnv:
 class CountedBenchmark:
     """As many tasks as asked for."""
 
-    name, version, split, max_steps = "counted", "1", "all", 50
+    name, version, split, max_steps, noop = "counted", "1", "all", 50, "look"
+    splits: tuple[str, ...] = ("all",)
+    tells_at_reset = False
 
     def __init__(self, episodes: int, steps: int) -> None:
         self._episodes = episodes
@@ -100,7 +106,7 @@ class CountedBenchmark:
             for n in range(limit or self._episodes)
         ]
 
-    def make_env(self, task: Task) -> CountedEnv:
+    def make_env(self, task: Task, session: Session | None = None) -> CountedEnv:
         """An environment in this process."""
         return CountedEnv(task, self._steps)
 

@@ -64,16 +64,21 @@ class Benchmark(Protocol):
 
     name: str
     """Name, e.g. `alfworld`."""
-    version: str
-    """Versions of the environment and its data that can change a result."""
     split: str
     """The split that was loaded."""
     max_steps: int
     """The benchmark's usual limit of turns."""
     noop: str
     """The action of an agent that does nothing: the floor that any success rate stands on."""
+    tells_at_reset: bool
+    """Whether a task's sentence is only known once its environment was reset (τ²: the user says it)."""
     splits: tuple[str, ...]
     """Splits that it knows, whether or not their data are here."""
+
+    @property
+    def version(self) -> str:
+        """Versions of the environment and its data that can change a result."""
+        ...
 
     def tasks(self, limit: int | None = None, order: int | None = None) -> list[Task]:
         """Tasks of the split; `order` is the seed of a permutation, None keeps the data's order."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from ..errors import UserError
 from ..records import Message, Sampling, ToolCall, Usage
 
 Tool = dict[str, Any]
-"""A tool as chat servers take it: `{"type": "function", "function": {"name", "description", "parameters"}}`."""
+"""A tool as servers take it: `{"type": "function", "function": {"name", "description", "parameters"}}`."""
 
 
 class Reply(NamedTuple):
@@ -72,3 +73,12 @@ class ChatModel(Protocol):
     def close(self) -> None:
         """Free what the model holds; calling it twice is fine."""
         ...
+
+
+def refuse_tools(name: str, tools: Sequence[Tool]) -> None:
+    """Raise `UserError` if `tools` are given to a model that takes none."""
+    if tools:
+        raise UserError(
+            f'{name} calls no tools; use act="write" or act="choose", or a model behind a server '
+            "(openai:BASE_URL#MODEL)"
+        )

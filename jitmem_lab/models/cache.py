@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import InfrastructureError, UserError
 from ..records import Message, Sampling, Usage, content_hash, to_json
-from .base import ChatModel, Choice, Reply
+from .base import ChatModel, Choice, Reply, Tool
 
 VERSION = 1
 """Version of the file's layout."""
@@ -78,7 +78,9 @@ class CachedModel:
                 f"{path} can't be used as a cache ({error}); name another file or remove it"
             ) from error
 
-    def chat(self, messages: Sequence[Message], sampling: Sampling, sample: int = 0) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
+    ) -> Reply:
         """The kept answer, else the model's, which is then kept."""
 
         def ask() -> dict[str, Any]:

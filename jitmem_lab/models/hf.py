@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..errors import InfrastructureError, JitmemError, UserError
 from ..records import Message, Sampling, Usage
-from .base import Choice, Reply
+from .base import Choice, Reply, Tool, refuse_tools
 from .decoding import Row, generate
 from .llama import LlamaRanker, Ranking, supports
 from .rendering import clean_text, render
@@ -115,8 +115,11 @@ class HfModel:
         self._worker = threading.Thread(target=self._serve, name=f"model {self.name}", daemon=True)
         self._worker.start()
 
-    def chat(self, messages: Sequence[Message], sampling: Sampling, sample: int = 0) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
+    ) -> Reply:
         """Answer `messages`; a final assistant message is continued, a lone one is raw text to continue."""
+        refuse_tools(self.name, tools)
         began = time.monotonic()
         prompt = self._prompt(messages, sampling.thinking)
         if len(prompt) + sampling.max_tokens > self.context:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..records import Call, Message, Sampling, Usage, content_hash
-from .base import Choice, Reply
+from .base import Choice, Reply, Tool
 from .cache import ask_key
 from .rendering import estimate_tokens
 
@@ -43,7 +43,9 @@ class ReplayModel:
             raise UserError(f"run {path} holds no answered model call; replay a run that has some")
         self._digest = content_hash(sorted((key, call.text) for key, call in self._calls.items()))
 
-    def chat(self, messages: Sequence[Message], sampling: Sampling, sample: int = 0) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
+    ) -> Reply:
         """The recorded answer."""
         call = self._find(ask_key(None, messages, sampling=sampling, sample=sample), messages, "answer")
         return Reply(call.text, _kept(call), call.finish)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import InfrastructureError, UserError
 from ..records import Message, Sampling, Usage, content_hash
-from .base import Choice, Reply
+from .base import Choice, Reply, Tool
 from .endpoint import Endpoint
 from .rendering import clean_text, estimate_tokens, separator
 from .retrying import Again, retry_after, retrying
@@ -80,7 +80,9 @@ class ServedModel:
         self._dropped: set[str] = set()
         self.context = context or self._ask_context() or DEFAULT_CONTEXT
 
-    def chat(self, messages: Sequence[Message], sampling: Sampling, sample: int = 0) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
+    ) -> Reply:
         """Answer `messages`; a final assistant message is continued, a lone one is raw text to continue."""
         began = time.monotonic()
         if not messages:

@@ -1,16 +1,28 @@
-"""Benchmarks on the protocol of `jitmem_lab.benchmarks.base`, loaded by name."""
+"""Benchmarks on the protocol of `jitmem_lab.benchmarks.base`, loaded by name or from one's own file."""
 
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UserError
-from .base import Benchmark
 
-_KNOWN = {"alfworld": ("jitmem_lab.benchmarks.alfworld.benchmark", "Alfworld")}
+if TYPE_CHECKING:  # the command line asks here for names, and must stay light
+    from .base import Benchmark
+
+
+class _Known(NamedTuple):
+    target: str
+    split: str
+
+
+_KNOWN = {
+    "alfworld": _Known("jitmem_lab.benchmarks.alfworld.benchmark:Alfworld", "generated_test"),
+    "express": _Known("jitmem_lab.benchmarks.express:TextWorldExpress", "test"),
+    "tau2": _Known("jitmem_lab.benchmarks.tau2.benchmark:Tau2", "telecom_solo_small"),
+    "webshop": _Known("jitmem_lab.benchmarks.webshop.benchmark:Webshop", "generated_test"),
+}
 
 
 def benchmark_names() -> list[str]:
@@ -18,29 +30,62 @@ def benchmark_names() -> list[str]:
     return sorted(_KNOWN)
 
 
+def default_split(name: str) -> str:
+    """The split that is played unless another is asked for; one that needs no data.
+
+    Args:
+        name: As for `load_benchmark`. One's own benchmark says it as the default of its `split` argument.
+
+    Raises:
+        UserError: Unknown name, or a benchmark of one's own that has no default.
+    """
+    if ":" not in name:
+        return _known(name).split
+    split = inspect.signature(_factory(name)).parameters.get("split")
+    if split is None or not isinstance(split.default, str):
+        raise UserError(f"{name} has no default split: give one, or a default to its split argument")
+    return split.default
+
+
 def load_benchmark(name: str, split: str | None = None, **options: Any) -> Benchmark:
     """The benchmark called `name`, with one of its splits loaded.
 
     Args:
-        name: A name of `benchmark_names()`.
-        split: The split; None takes the benchmark's own default.
+        name: A name of `benchmark_names()`, or one's own class: `my_module:MyBenchmark`, or
+            `path/to/file.py:MyBenchmark`.
+        split: The split; None takes `default_split(name)`.
         options: Further settings of that benchmark, e.g. `workers=2`.
 
     Raises:
-        UserError: Unknown name, split or option, or data that are missing.
+        UserError: Unknown name, split or option, data that are missing, or a class that is no benchmark.
     """
-    if name not in _KNOWN:
-        raise UserError(_unknown("benchmark", name, benchmark_names()))
-    module, attribute = _KNOWN[name]
-    factory = getattr(importlib.import_module(module), attribute)
-    accepted = [key for key in inspect.signature(factory).parameters if key != "split"]
-    for option in options:
-        if option not in accepted:
-            raise UserError(_unknown(f"option of {name}", option, accepted))
-    if split is not None:
-        options["split"] = split
-    made: Benchmark = factory(**options)
+    factory = _factory(name)
+    parameters = inspect.signature(factory).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        accepted = [key for key in parameters if key != "split"]
+        for option in options:
+            if option not in accepted:
+                raise UserError(_unknown(f"option of {name}", option, accepted))
+    made: Benchmark = factory(split=default_split(name) if split is None else split, **options)
+    if ":" in name:
+        from .loading import check_complete
+
+        check_complete(made, name)
     return made
+
+
+def _factory(name: str) -> Any:
+    from .loading import benchmark_class, load_object
+
+    return benchmark_class(name) if ":" in name else load_object(_known(name).target)
+
+
+def _known(name: str) -> _Known:
+    if name not in _KNOWN:
+        raise UserError(
+            _unknown("benchmark", name, benchmark_names()) + "; one's own is module:Class or file.py:Class"
+        )
+    return _KNOWN[name]
 
 
 def _unknown(what: str, value: str, known: list[str]) -> str:

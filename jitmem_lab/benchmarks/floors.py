@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable
-from typing import NamedTuple
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 from ..errors import UserError
-from .base import Env, Observation
+from ..records import Task, content_hash
+from .base import Benchmark, Env, Observation
 
 Policy = Callable[[Observation], str]
 """Chooses an action from what is seen."""
@@ -24,23 +29,23 @@ class Played(NamedTuple):
     """Turns taken."""
 
 
-def noop(observation: Observation) -> str:
-    """Look around, whatever is seen."""
-    return "look"
+def fixed_policy(action: str) -> Policy:
+    """A policy that takes `action`, whatever is seen."""
+    return lambda observation: action
 
 
-def random_policy(seed: int) -> Policy:
-    """A policy that takes any admissible action, the same ones for the same seed."""
+def random_policy(seed: int, idle: str = "look") -> Policy:
+    """A policy that takes any admissible action, the same ones for the same seed; `idle` where none is."""
     rng = random.Random(seed)
-    return lambda observation: rng.choice(observation.admissible) if observation.admissible else "look"
+    return lambda observation: rng.choice(observation.admissible) if observation.admissible else idle
 
 
-def floor_policy(name: str, seed: int = 0) -> Policy:
-    """The policy called `noop` or `random`."""
+def floor_policy(name: str, seed: int = 0, noop: str = "look") -> Policy:
+    """The policy called `noop` or `random`; `noop` is the benchmark's own idle action."""
     if name == "noop":
-        return noop
+        return fixed_policy(noop)
     if name == "random":
-        return random_policy(seed)
+        return random_policy(seed, noop)
     raise UserError(f"unknown floor {name!r}; known are noop, random")
 
 
@@ -52,3 +57,69 @@ def play(env: Env, policy: Policy, max_steps: int) -> Played:
         seen = env.step(policy(seen))
         steps += 1
     return Played(seen.success, seen.reward, steps)
+
+
+def play_plan(env: Env, actions: Sequence[str]) -> Played:
+    """Play `actions` from the reset until they or the episode end."""
+    plan = iter(actions)
+    return play(env, lambda observation: next(plan), len(actions))
+
+
+def floors(benchmark: Benchmark, limit: int | None = None, seed: int = 0) -> dict[str, Any]:
+    """What an agent scores that does nothing, one that acts at random, and the oracle.
+
+    Args:
+        benchmark: The benchmark, with its split loaded.
+        limit: Tasks to play, in the data's order; None plays all.
+        seed: Of the random actions; each task draws its own from it, whatever else is played.
+
+    Returns:
+        `benchmark`, `split`, `games`, `seconds`, and for each of `noop`, `random`, `oracle` a dict of
+        `success` (rate), `reward` (mean of the benchmark's metric), `won` and `n` (episodes).
+
+    Raises:
+        UserError: The split has no tasks.
+        InfrastructureError: An environment died; the figures would not be whole.
+    """
+    from tqdm import tqdm
+
+    tasks = benchmark.tasks(limit)
+    if not tasks:
+        raise UserError(f"split {benchmark.split} of {benchmark.name} has no tasks to play")
+    started = time.perf_counter()
+    pool = getattr(benchmark, "pool", None)
+    threads = 1 if pool is None else pool.limit
+    interval = 0.5 if sys.stderr.isatty() else 10
+    with (
+        tqdm(
+            total=len(tasks), unit="task", file=sys.stderr, mininterval=interval, desc=benchmark.name
+        ) as bar,
+        ThreadPoolExecutor(threads) as executor,
+    ):
+        scores = []
+        for score in executor.map(lambda task: _scores(benchmark, task, seed), tasks):
+            scores.append(score)
+            bar.update()
+    return {
+        "benchmark": benchmark.name,
+        "split": benchmark.split,
+        "games": len(tasks),
+        **{name: _rates([score[name] for score in scores]) for name in ("noop", "random", "oracle")},
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def _scores(benchmark: Benchmark, task: Task, seed: int) -> dict[str, Played]:
+    own = int(content_hash([seed, task.task_id], 8), 16)
+    with contextlib.closing(benchmark.make_env(task)) as env:
+        return {
+            "noop": play(env, fixed_policy(benchmark.noop), benchmark.max_steps),
+            "random": play(env, random_policy(own, benchmark.noop), benchmark.max_steps),
+            "oracle": play_plan(env, benchmark.oracle(task)),
+        }
+
+
+def _rates(played: Sequence[Played]) -> dict[str, Any]:
+    won = sum(episode.success for episode in played)
+    reward = sum(episode.reward for episode in played) / len(played)
+    return {"success": won / len(played), "reward": reward, "won": won, "n": len(played)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import signal
 import socket
@@ -12,6 +11,7 @@ import time
 from typing import Any
 
 from ..errors import UserError
+from .loading import load_object
 from .workers import receive, send
 
 
@@ -21,8 +21,7 @@ def main(fd: int, target: str, options: dict[str, Any]) -> None:
     parent = os.getppid()
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     sock = socket.socket(fileno=fd)
-    module, _, name = target.partition(":")
-    host = getattr(importlib.import_module(module), name)(**options)
+    host = load_object(target)(**options)
     envs: dict[int, Any] = {}
     with contextlib.suppress(EOFError, OSError):
         while True:

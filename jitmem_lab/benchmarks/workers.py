@@ -203,8 +203,8 @@ class WorkerPool:
     """A few worker processes, started when needed, that hold many environments between them.
 
     Args:
-        target: `module:factory`; the factory is called in the worker with `options` and returns a host
-            whose `open(spec)` makes an environment, and whose other methods `call` reaches.
+        target: `module:factory` or `file.py:factory`; it is called in the worker with `options` and
+            returns a host whose `open(spec)` makes an environment, and whose other methods `call` reaches.
         options: JSON keyword arguments of the factory.
         workers: Most processes at a time; None takes the number of CPUs.
         timeout: Seconds for one call; past it the worker is killed.

@@ -13,7 +13,7 @@ from jitmem_lab.benchmarks import load_benchmark
 from jitmem_lab.benchmarks.alfworld.benchmark import Alfworld
 from jitmem_lab.benchmarks.alfworld.check import digest, fingerprint, random_play, replay
 from jitmem_lab.benchmarks.demos import play_actions
-from jitmem_lab.benchmarks.floors import noop, play, random_policy
+from jitmem_lab.benchmarks.floors import fixed_policy, play, random_policy
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.records import Task, Trajectory
 
@@ -190,7 +190,7 @@ def test_floors(bench):
     tasks = bench.tasks()[::20]
     for task in tasks:
         env = bench.make_env(task)
-        assert play(env, noop, 5) == (False, 0.0, 5)
+        assert play(env, fixed_policy(bench.noop), 5) == (False, 0.0, 5)
         once = play(env, random_policy(1), 10)
         assert play(env, random_policy(1), 10) == once
         env.close()
@@ -262,7 +262,7 @@ def test_tasks_of_elsewhere_are_refused(bench):
     task = bench.tasks()[0]
     with pytest.raises(UserError, match="belongs to benchmark"):
         bench.make_env(task.model_copy(update={"benchmark": "webshop"}))
-    with pytest.raises(UserError, match="no game"):
+    with pytest.raises(UserError, match="has no task"):
         bench.make_env(task.model_copy(update={"task_id": "other/one"}))
     with pytest.raises(UserError, match="no split"):
         bench.make_env(Task(benchmark="alfworld", split="tset", task_id="x", description="x"))

@@ -59,7 +59,7 @@ def _scores(benchmark: Alfworld, task: Task) -> dict[str, bool]:
         shown = replay(env, benchmark.oracle(task))
         scores = {"oracle": shown[-1].success and shown[-1].reward == 1.0}
         for floor in ("noop", "random"):
-            scores[floor] = play(env, floor_policy(floor), benchmark.max_steps).success
+            scores[floor] = play(env, floor_policy(floor, noop=benchmark.noop), benchmark.max_steps).success
         return scores
     finally:
         env.close()

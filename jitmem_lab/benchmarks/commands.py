@@ -1,0 +1,86 @@
+"""`jitmem floors` and `jitmem check`: whether a benchmark holds here, and what its success rates stand on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..errors import UserError
+from ..terminal import emit, facts, json_option, table
+
+benchmark_argument = click.argument("benchmark")
+split_option = click.option("--split", help="Its split; by default the benchmark's own, which needs no data.")
+
+
+@click.command("floors")
+@benchmark_argument
+@split_option
+@click.option(
+    "--games", type=click.IntRange(min=1), help="Tasks from the start of the split; all by default."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the random actions.")
+@json_option
+def floors_command(benchmark: str, split: str | None, games: int | None, seed: int, as_json: bool) -> None:
+    """Play BENCHMARK doing nothing, at random, and by its oracle.
+
+    BENCHMARK is a name, or one's own module:Class or file.py:Class.
+    """
+
+    def work() -> dict[str, Any]:
+        import contextlib
+
+        from . import load_benchmark
+        from .floors import floors
+
+        with contextlib.closing(load_benchmark(benchmark, split=split)) as loaded:
+            return floors(loaded, games, seed)
+
+    emit(as_json, work, _floors_table)
+
+
+def _floors_table(result: dict[str, Any]) -> str:
+    from ..analysis import wilson
+
+    rows = []
+    for name in ("noop", "random", "oracle"):
+        score = result[name]
+        low, high = wilson(score["won"], score["n"])
+        rows.append(
+            {
+                "policy": name,
+                "success": f"{score['success']:.3f}",
+                "95 % interval": f"{low:.3f} to {high:.3f}",
+                "mean reward": f"{score['reward']:.3f}",
+                "won": f"{score['won']} of {score['n']}",
+            }
+        )
+    head = f"{result['benchmark']} {result['split']}: {result['games']} tasks, {result['seconds']} s"
+    return f"{head}\n{table(rows, '')}"
+
+
+@click.group("check")
+def check_group() -> None:
+    """Check that a benchmark holds here."""
+
+
+@check_group.command("webshop")
+@click.option(
+    "--oracles",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder with recorded rewards, episodes and rankings.",
+)
+@json_option
+def check_webshop(oracles: Path, as_json: bool) -> None:
+    """Replay recorded WebShop rewards, episodes and rankings."""
+
+    def work() -> dict[str, Any]:
+        if not oracles.is_dir():
+            raise UserError(f"there is no folder {oracles}; give the one that holds the recorded oracles")
+        from .webshop.check import check_oracles
+
+        return dict(check_oracles(oracles))
+
+    emit(as_json, work, facts)

@@ -101,8 +101,10 @@ def _mean(values: Sequence[float]) -> float | None:
 def summarise(run: Run) -> dict[str, Any]:
     """Outcome counts, success rate with its 95 % Wilson interval, mean steps, tokens by role.
 
-    Errors are no failures: they are counted apart and enter no mean. Tokens, calls and seconds are those of
-    every attempt, failed ones and memory's writes included: they were paid for.
+    `mean_reward` is the benchmark's own metric (WebShop's score, partial credit included); `graded` says
+    whether any episode got partial credit, which is never a success. Errors are no failures: they are counted
+    apart and enter no mean. Tokens, calls and seconds are those of every attempt, failed ones and memory's
+    writes included: they were paid for.
     """
     counts = {"success": 0, "failure": 0, "error": 0}
     steps: list[float] = []
@@ -157,6 +159,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "success_interval": [interval.low, interval.high],
         "mean_steps": _mean(steps),
         "mean_reward": _mean(rewards),
+        "graded": any(reward not in (0.0, 1.0) for reward in rewards),
         "unscored": unscored,
         "invalid_actions": invalid,
         "self_excluded": excluded,
@@ -190,13 +193,14 @@ COLUMNS = ("memory", "games", "won", "success rate", "95 % interval", "steps", "
 
 
 def summary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
-    """One row of formatted figures a run."""
+    """One row of formatted figures a run; a column `score` where some run gave partial credit."""
     summaries = [run.summary() for run in runs]
     roles = [
         r
         for r in ("executor", "curator", "judge", "distiller", "user")
         if any(r in s["tokens"] for s in summaries)
     ]
+    graded = any(s["graded"] for s in summaries)
     rows = []
     for s in summaries:
         scored = s["outcomes"]["success"] + s["outcomes"]["failure"]
@@ -207,11 +211,14 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
             "won": str(s["outcomes"]["success"]),
             "success rate": "-" if s["success_rate"] is None else f"{100 * s['success_rate']:.1f} %",
             "95 % interval": f"{100 * low:.0f} – {100 * high:.0f} %",
+            "score": "-" if s["mean_reward"] is None else f"{s['mean_reward']:.3f}",
             "steps": "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}",
             "invalid": str(s["invalid_actions"]),
             "errors": str(s["outcomes"]["error"]),
             "wall s": "-" if s["wall_seconds"] is None else f"{s['wall_seconds']:.0f}",
         }
+        if not graded:
+            del row["score"]
         for role in roles:
             tokens = s["tokens"].get(role, {"prompt": 0, "completion": 0})
             row[f"{role} tokens"] = f"{tokens['prompt'] + tokens['completion']:,}"

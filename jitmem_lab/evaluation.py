@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .benchmarks import load_benchmark
+from .benchmarks import default_split, load_benchmark
 from .benchmarks.base import Benchmark
 from .curation import Curator
 from .errors import UserError
@@ -23,7 +23,8 @@ from .judging import Judge
 from .memories import NAMES, load_memory
 from .models import load_model
 from .models.base import ChatModel
-from .presets import PRESETS
+from .presets import PRESETS, preset_values
+from .prompts import prompt_for
 from .records import content_hash
 from .runs import Run
 from .stream import run_stream
@@ -41,8 +42,8 @@ class EvalConfig(BaseModel):
     """Where parameters left out come from."""
     benchmark: str = "alfworld"
     """Benchmark to play."""
-    split: str = "generated_test"
-    """Its split."""
+    split: str
+    """Its split; left out or None, the benchmark's own default (one that needs no data)."""
     games: int | None = Field(None, ge=1)
     """Number of tasks from the start of the order; None takes all."""
     order: int | None = 0
@@ -55,10 +56,16 @@ class EvalConfig(BaseModel):
     """The curator's model; None takes the executor's."""
     judge_model: str | None = None
     """The judge's model; None takes the executor's (as in the paper)."""
-    act: Literal["write", "choose"]
-    """Whether the executor writes its action or chooses it by likelihood."""
+    user_model: str | None = None
+    """Model of τ²'s simulated user; None leaves it to a scripted user. Other benchmarks have no user."""
+    task_key: Literal["told", "scenario"] = "told"
+    """What retrieval compares in τ²: what the agent is told, or the user's hidden scenario (a leak)."""
+    act: Literal["write", "choose", "tools"]
+    """Whether the executor writes its action, chooses it by likelihood, or calls the environment's tools."""
+    executor_prompt: str | None = None
+    """A shipped executor prompt by name, or an own one by path; None takes the benchmark's."""
     history: int = Field(ge=0)
-    """Turns of history in the executor's prompt."""
+    """Turns of history in the executor's prompt (with `tools` it sees them all)."""
     max_steps: int = Field(ge=1)
     """Limit of turns."""
     no_repeat: int = Field(ge=0)
@@ -73,7 +80,7 @@ class EvalConfig(BaseModel):
     """Tasks that share one snapshot of memory."""
     k: int = Field(ge=1)
     """Traces retrieved."""
-    gate: Literal["judge", "environment", "all+labels"]
+    gate: Literal["judge", "environment", "partial", "all+labels"]
     """What lets a trajectory into the bank."""
     retrieval: Literal["bm25", "shuffled", "empty"] = "bm25"
     """How traces are found; the last two are controls."""
@@ -135,8 +142,11 @@ class EvalConfig(BaseModel):
                 raise UserError(f"there is no parameter {name!r}; {hint}")
         preset = parameters.get("preset", cls.model_fields["preset"].default)
         _known("preset", preset, PRESETS)
+        benchmark = str(parameters.get("benchmark", cls.model_fields["benchmark"].default))
+        if parameters.get("split") is None:
+            parameters["split"] = default_split(benchmark)
         try:
-            config = cls(**(PRESETS[preset] | parameters))
+            config = cls(**(preset_values(preset, benchmark) | parameters))
         except ValidationError as error:
             first = error.errors()[0]
             where, given = str(first["loc"][0]), first["input"]
@@ -153,7 +163,7 @@ class EvalConfig(BaseModel):
     def request(self) -> dict[str, Any]:
         """All parameters as they are recorded: no user, password or query in a model's address."""
         recorded = self.model_dump()
-        for name in ("model", "curator_model", "judge_model"):
+        for name in ("model", "curator_model", "judge_model", "user_model"):
             if recorded[name] is not None:
                 recorded[name] = _without_secrets(recorded[name])
         return recorded
@@ -201,7 +211,7 @@ def evaluate(
 
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: _close(own))
-        bench = stack.enter_context(contextlib.closing(load_benchmark(config.benchmark, split=config.split)))
+        bench = stack.enter_context(contextlib.closing(make_benchmark(config, model)))
         tasks = bench.tasks(limit=config.games, order=config.order)
         if not tasks:
             raise UserError(f"split {config.split} of {config.benchmark} has no tasks")
@@ -232,6 +242,16 @@ def evaluate(
 def _close(models: dict[str, ChatModel]) -> None:
     for model in models.values():
         model.close()
+
+
+def make_benchmark(config: EvalConfig, model: Any) -> Benchmark:
+    """The benchmark of a config; `model` gives a chat model by spec."""
+    options: dict[str, Any] = {}
+    if config.benchmark == "tau2":
+        options["task_key"] = config.task_key
+        if config.user_model is not None:
+            options["user_model"] = model(config.user_model)
+    return load_benchmark(config.benchmark, split=config.split, **options)
 
 
 def make_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
@@ -270,10 +290,11 @@ def make_executor(config: EvalConfig, model: ChatModel) -> Executor:
     return Executor(
         model,
         act=config.act,
+        prompt=config.executor_prompt or prompt_for(f"executor_{config.act}", config.benchmark),
         history=config.history,
         max_steps=config.max_steps,
         no_repeat=config.no_repeat,
-        temperature=config.temperature if config.act == "write" else 0.0,
+        temperature=0.0 if config.act == "choose" else config.temperature,
         max_tokens=config.max_tokens,
         thinking=config.thinking,
     )

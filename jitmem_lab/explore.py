@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .benchmarks import load_benchmark
+from .benchmarks.base import told
 from .errors import UserError
-from .evaluation import EvalConfig, make_curator, make_executor, make_memory
+from .evaluation import EvalConfig, make_benchmark, make_curator, make_executor, make_memory
 from .execution import plan_payload
 from .memories.raw import RawMemory
 from .models import load_model
@@ -85,7 +86,7 @@ class Explorer:
         self._models: dict[str, ChatModel] = {}
         if model is not None and not isinstance(model, str):
             self._models[self.config.model] = model
-        self.benchmark = load_benchmark(self.config.benchmark, split=self.config.split)
+        self.benchmark = make_benchmark(self.config, self._model)
         self._tasks = self.benchmark.tasks(limit=self.config.games, order=self.config.order)
         self.memory: RawMemory = make_memory(self.config, self._model, self.benchmark)
         self.memory.open(None)
@@ -93,7 +94,7 @@ class Explorer:
             self._copy_bank(open_run(run))
         elif self.config.warm_start:
             self.memory.warm(self.benchmark.demonstrations(self.config.warm_start, self.config.seed))
-        self.task: Task = self._tasks[0]
+        self.task: Task = self._told(self._tasks[0])
 
     def _copy_bank(self, run: Run) -> None:
         if not (run.path / "bank.sqlite").exists():
@@ -122,13 +123,22 @@ class Explorer:
         if isinstance(task, int):
             if not 0 <= task < len(self._tasks):
                 raise UserError(f"there are tasks 0 to {len(self._tasks) - 1}, not {task}")
-            self.task = self._tasks[task]
+            self.task = self._told(self._tasks[task])
             return self.task
         for known in self._tasks:
             if known.task_id == task:
-                self.task = known
-                return known
+                self.task = self._told(known)
+                return self.task
         raise UserError(f"there is no task {task!r} in this split; `tasks()` lists those there are")
+
+    def _told(self, task: Task) -> Task:
+        """The task with its sentence, which some environments only tell at their reset."""
+        if not self.benchmark.tells_at_reset:
+            return task
+        with contextlib.closing(
+            self.benchmark.make_env(task, Session(self.config.seed, episode_key(task)))
+        ) as env:
+            return told(task, env.reset())
 
     def traces(self, k: int | None = None) -> Recall:
         """The traces retrieved for the task, with their scores, and no payload yet."""

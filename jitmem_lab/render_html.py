@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .render import escape, short_repr
+from .tool_calls import format_call
 
 TEXT_LIMIT = 1500
 """Characters of a long text that are shown."""
@@ -128,7 +129,10 @@ def _step_rows(trajectory: Any) -> list[tuple[str, ...]]:
         action = _text(step.action, 120) if step.action else "–"
         raw = "" if step.raw == step.action else _text(step.raw, 120)
         mark = "" if step.valid else " <b>(not admissible)</b>"
-        rows.append((str(index), _text(step.observation), action + mark, raw, f"{len(step.admissible):,}"))
+        said = f"<b>{escape(step.speaker)}</b>: " if step.speaker else ""
+        rows.append(
+            (str(index), said + _text(step.observation), action + mark, raw, f"{len(step.admissible):,}")
+        )
     return rows
 
 
@@ -145,6 +149,8 @@ def _trajectory(trajectory: Any, title: str = "") -> str:
     rows = _step_rows(trajectory)
     if trajectory.final_observation:
         rows.append(("end", _text(trajectory.final_observation), "", "", ""))
+    if trajectory.parts:
+        head += f"<div>{_text(short_repr(trajectory.parts, depth=3), 800)}</div>"
     table = _table(("step", "observation", "action", "raw answer", "admissible"), rows)
     return head + _details("steps", table, opened=len(rows) <= 12)
 
@@ -202,7 +208,8 @@ def _call(call: Any) -> str:
         )
         rows = [(_text(o, 120), "" if s is None else f"{s:.3f}") for o, s in ranked[:30]]
         parts.append(_details(f"{len(call.options):,} options", _table(("option", "score"), rows)))
-    parts.append(f"<div>answer</div>{_block(call.error or call.text)}")
+    answer = "\n".join([call.error or call.text, *(format_call(tool) for tool in call.tool_calls)])
+    parts.append(f"<div>answer</div>{_block(answer.strip())}")
     return "".join(parts) + _usage(call.usage)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .bank import MemoryBank
+    from .cards import Card
 
 RUN_SCHEMA = 1
 """Version of the run directory; a reader refuses a newer one."""
@@ -193,6 +194,12 @@ class Run:
         from .analysis import summarise
 
         return summarise(self)
+
+    def card(self) -> Card:
+        """What the run was made with, where each value comes from, and what must be told with its figures."""
+        from .cards import card
+
+        return card(self)
 
     def _repr_html_(self) -> str:
         from .analysis import summary_html

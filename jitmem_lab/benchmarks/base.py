@@ -35,7 +35,7 @@ class Observation(NamedTuple):
     rules: str = ""
     """By the reset only: standing instructions, shown to the agent at each step (τ²: the policy)."""
     tools: tuple[Tool, ...] = ()
-    """By the reset only: tools that the agent may call; an action may then be a call as `tool_calls` writes it."""
+    """By the reset only: tools that the agent may call, in the form that `tool_calls` writes and reads."""
 
 
 def told(task: Task, first: Observation) -> Task:

@@ -32,6 +32,7 @@ class PooledBenchmark:
     name = ""
     max_steps = 30
     noop = "look"
+    tells_at_reset = False
     splits: tuple[str, ...] = ()
 
     def __init__(self, split: str, pool: WorkerPool) -> None:

@@ -9,8 +9,9 @@ from typing import Any, Literal, Protocol
 from ..records import Episode, Recall, Task, Trajectory
 from ..session import Session
 
-Gate = Literal["judge", "environment", "all+labels"]
-"""Who lets a trajectory in: the model's verdict, the environment, or nobody (all, the verdict shown)."""
+Gate = Literal["judge", "environment", "partial", "all+labels"]
+"""Who lets a trajectory in: the model's verdict, the environment's success, any reward above 0 (as the
+authors' code, where a partial WebShop score is enough), or nobody (all, the verdict shown)."""
 
 
 class Memory(Protocol):

@@ -90,7 +90,7 @@ class RawMemory:
     @property
     def needs_judge(self) -> bool:
         """Whether a model's verdict decides or labels."""
-        return self.gate != "environment"
+        return self.gate in ("judge", "all+labels")
 
     @property
     def bank(self) -> MemoryBank:
@@ -199,6 +199,8 @@ class RawMemory:
             return {"stored": False, "why": "no finished trajectory"}
         if self.gate == "environment":
             success: bool | None = episode.outcome == "success"
+        elif self.gate == "partial":
+            success = (trajectory.reward or 0.0) > 0
         else:
             success = verdict.success
         if success is None:

@@ -70,7 +70,7 @@ def names() -> list[str]:
 
 
 def prompt_for(role: str, benchmark: str) -> str:
-    """The name of the prompt of a role on a benchmark: its own where one ships, else the role's general one."""
+    """Name of a role's prompt on a benchmark: the benchmark's own where one ships, else the general one."""
     own = f"{benchmark}_{role}"
     return own if re.fullmatch(r"[a-z0-9_]+", own) and _shipped(own) is not None else role
 

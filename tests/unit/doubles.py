@@ -93,7 +93,7 @@ class ButtonBenchmark:
     """`n` tasks of the button world; environments of `broken` tasks die."""
 
     name, version, split, max_steps = "buttons", "1", "all", 3
-    noop, splits = "look", ("all",)
+    noop, splits, tells_at_reset = "look", ("all",), False
 
     def __init__(self, n: int = 12, broken: Callable[[Task], bool] = lambda task: False) -> None:
         self.n = n

@@ -293,6 +293,8 @@ def test_every_shipped_prompt_has_messages() -> None:
             "observation",
             "admissible",
             "steps",
+            "rules",
+            "tools",
         ),
         "",
     )

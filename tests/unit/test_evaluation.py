@@ -13,7 +13,7 @@ from jitmem_lab.analysis import results_table
 from jitmem_lab.errors import UserError
 from jitmem_lab.evaluation import EvalConfig, evaluate, make_memory, rerun
 from jitmem_lab.models import load_model
-from jitmem_lab.presets import AUTHORS_CODE, PAPER, PRESETS, SMALL
+from jitmem_lab.presets import AUTHORS_CODE, PAPER, PRESETS, SMALL, preset_values
 from jitmem_lab.runs import Run, diff
 
 from .doubles import ButtonBenchmark, RuleModel
@@ -79,11 +79,17 @@ def test_the_papers_values() -> None:
         "on_empty": "skip",
         "tokenizer": "whitespace",
         "warm_start": 0,
+        "task_key": "told",
     }
 
 
-def test_the_authors_code_differs_in_two_values_only() -> None:
-    assert {n: v for n, v in AUTHORS_CODE.items() if PAPER.get(n) != v} == {"history": 5, "on_empty": "call"}
+def test_where_the_authors_code_differs() -> None:
+    assert {n: v for n, v in AUTHORS_CODE.items() if PAPER.get(n) != v} == {
+        "history": 5,
+        "on_empty": "call",
+        "gate": "partial",
+        "task_key": "scenario",
+    }
     assert set(AUTHORS_CODE) == set(PAPER)
 
 
@@ -123,9 +129,41 @@ def test_a_preset_alone_makes_a_config_and_parameters_go_before_it(name: str) ->
 def test_presets_reach_the_run(tmp_path: Path, buttons: list[ButtonBenchmark]) -> None:
     paper, code = (run(tmp_path / p, preset=p, memory="jitmem", games=4) for p in ("paper", "authors-code"))
     found = {row["field"]: (row["a"], row["b"]) for row in diff(paper, code)}
-    assert found == {"executor.history": (3, 5), "memory.on_empty": ("skip", "call")}
+    judge = {name: value for name, value in found.items() if name.split(".")[0] == "judge"}
+    assert {name: found[name] for name in set(found) - set(judge)} == {
+        "executor.history": (3, 5),
+        "memory.on_empty": ("skip", "call"),
+        "memory.gate": ("judge", "partial"),
+    }
+    assert judge
+    assert all(theirs is None for _, theirs in judge.values())
     assert paper.settings["executor"]["sampling"]["temperature"] == 1.0
     assert paper.settings["memory"]["curator"]["sampling"]["top_k"] == 20
+
+
+@pytest.mark.parametrize(
+    ("preset", "benchmark", "differs"),
+    [
+        ("paper", "alfworld", {}),
+        ("paper", "webshop", {"thinking": False}),
+        ("paper", "tau2", {"act": "tools", "max_steps": 200, "batch_size": 5, "thinking": None}),
+        ("small", "tau2", {"max_steps": 20, "batch_size": 5}),
+        ("small", "webshop", {}),
+    ],
+)
+def test_a_benchmark_changes_a_preset(preset: str, benchmark: str, differs: dict[str, Any]) -> None:
+    values = preset_values(preset, benchmark)
+    assert {n: v for n, v in values.items() if PRESETS[preset][n] != v} == differs
+
+
+def test_one_parameter_changes_the_benchmark() -> None:
+    splits = {name: EvalConfig.make(benchmark=name).split for name in ("alfworld", "webshop", "tau2")}
+    assert splits == {
+        "alfworld": "generated_test",
+        "webshop": "generated_test",
+        "tau2": "telecom_solo_small",
+    }
+    assert EvalConfig.make(benchmark="webshop", split=None) == EvalConfig.make(benchmark="webshop")
 
 
 # Wrong input

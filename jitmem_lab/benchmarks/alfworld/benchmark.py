@@ -80,7 +80,8 @@ class Alfworld(PooledBenchmark):
     @property
     def version(self) -> str:
         """Package versions and a hash of the rules (domain, grammar): equal over the splits of a source."""
-        return f"{package_version('alfworld')} textworld-{package_version('textworld')} rules-{self.rules_hash}"
+        textworld = package_version("textworld")
+        return f"{package_version('alfworld')} textworld-{textworld} rules-{self.rules_hash}"
 
     @functools.cached_property
     def rules_hash(self) -> str:

@@ -1,0 +1,85 @@
+"""The run card: what a run was made with, where each value comes from, and what a reader must be told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .render import clean_text, escape
+
+if TYPE_CHECKING:
+    from .runs import Run
+
+
+class Row(NamedTuple):
+    """One parameter of a run."""
+
+    name: str
+    """Its name in `EvalConfig`."""
+    value: Any
+    """Its value."""
+    origin: str
+    """`preset NAME`, or `chosen` where it differs from the preset or the preset leaves it open."""
+
+
+class Card(NamedTuple):
+    """A run's card; prints as text and shows as a table in a notebook."""
+
+    title: str
+    """Benchmark, split and memory."""
+    cautions: tuple[str, ...]
+    """Leaks, controls and lenient settings: to be told with every figure of the run."""
+    rows: tuple[Row, ...]
+    """Every parameter; empty for a run that was not made by `evaluate`."""
+
+    def __str__(self) -> str:
+        lines = [self.title, *(f"  ! {caution}" for caution in self.cautions)]
+        lines += [f"  {row.name} = {clean_text(row.value, 200)}  ({row.origin})" for row in self.rows]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        cautions = "".join(f"<li><b>{escape(caution)}</b></li>" for caution in self.cautions)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(value, 200)}</td>" for value in row) + "</tr>" for row in self.rows
+        )
+        table = f"<details><summary>{len(self.rows)} parameters</summary><table>{rows}</table></details>"
+        return f"<p><b>{escape(self.title)}</b></p><ul>{cautions}</ul>{table if rows else ''}"
+
+
+def card(run: Run) -> Card:
+    """The card of a run."""
+    bench = run.settings.get("benchmark") or {}
+    memory = run.settings.get("memory") or {}
+    title = f"{bench.get('name')} {bench.get('split')} · memory {memory.get('name')}"
+    request = run.config.get("request") or {}
+    return Card(title, tuple(cautions(run.settings)), tuple(_rows(request)))
+
+
+def _rows(request: dict[str, Any]) -> list[Row]:
+    from .presets import PRESETS, preset_values
+
+    name = request.get("preset")
+    known = preset_values(name, str(request.get("benchmark"))) if name in PRESETS else {}
+    return [
+        Row(key, value, f"preset {name}" if key in known and known[key] == value else "chosen")
+        for key, value in request.items()
+    ]
+
+
+def cautions(settings: dict[str, Any]) -> list[str]:
+    """What must be told with the figures of a run of these settings, the benchmark's own words first."""
+    bench, memory = settings.get("benchmark") or {}, settings.get("memory") or {}
+    said = [f"leak: {leak}" for leak in bench.get("leaks") or []] + list(bench.get("notes") or [])
+    if str(bench.get("split", "")).startswith("generated"):
+        said.append("made by this package: figures are not comparable with published ones")
+    if memory.get("name") == "oracle":
+        said.append("a control: the payload is the benchmark's own solution")
+    if memory.get("gate") == "partial":
+        said.append("the bank takes any reward above 0 for a success")
+    if memory.get("exclude_own") is False:
+        said.append("leak: a task may retrieve its own earlier trajectory")
+    if memory.get("retrieval") in ("empty", "shuffled"):
+        said.append(f"a control: {memory['retrieval']} retrieval")
+    warm = (settings.get("warm_start") or {}).get("count", 0)
+    if warm:
+        said.append(f"the bank began with {warm} solved demonstrations of the train split")
+    return said

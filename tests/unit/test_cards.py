@@ -1,0 +1,69 @@
+"""Run cards: where each value comes from, and what has to be told with the figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jitmem_lab.cards import Card, Row, card, cautions
+from jitmem_lab.evaluation import EvalConfig
+
+pytestmark = pytest.mark.unit
+
+
+class FakeRun:
+    def __init__(self, settings: dict[str, Any], request: dict[str, Any] | None = None) -> None:
+        self.settings = settings
+        self.config = {"request": request}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            {"benchmark": {"leaks": ["the key is the hidden scenario"]}},
+            "leak: the key is the hidden scenario",
+        ),
+        ({"benchmark": {"notes": ["a scripted user"]}}, "a scripted user"),
+        ({"benchmark": {"split": "generated_test"}}, "made by this package"),
+        ({"memory": {"name": "oracle"}}, "own solution"),
+        ({"memory": {"gate": "partial"}}, "any reward above 0"),
+        ({"memory": {"exclude_own": False}}, "leak: a task may retrieve its own"),
+        ({"memory": {"retrieval": "shuffled"}}, "shuffled retrieval"),
+        ({"warm_start": {"count": 7}}, "7 solved demonstrations"),
+    ],
+)
+def test_what_must_be_told(settings: dict[str, Any], says: str) -> None:
+    (said,) = cautions(settings)
+    assert says in said
+
+
+def test_a_plain_run_has_nothing_to_tell() -> None:
+    plain = {"benchmark": {"split": "valid_seen"}, "memory": {"gate": "judge", "exclude_own": True}}
+    assert cautions(plain) == []
+    assert cautions({}) == []
+
+
+def test_each_value_says_where_it_comes_from() -> None:
+    config = EvalConfig.make(preset="authors-code", benchmark="tau2", split="airline", k=5)
+    rows = {row.name: row for row in card(FakeRun({}, config.request())).rows}  # type: ignore[arg-type]
+    assert rows["k"] == Row("k", 5, "chosen")
+    assert rows["task_key"] == Row("task_key", "scenario", "preset authors-code")
+    assert rows["max_steps"] == Row("max_steps", 200, "preset authors-code")
+    assert rows["split"].origin == "chosen"
+
+
+def test_a_run_without_a_request_has_no_rows() -> None:
+    made = card(FakeRun({"benchmark": {"name": "buttons"}}))  # type: ignore[arg-type]
+    assert made.rows == ()
+    assert "buttons" in str(made)
+
+
+def test_a_card_shows_cautions_and_is_no_danger_to_the_page() -> None:
+    shown = Card("<b>t", ("<script>x",), (Row("prompt", "<img src=x>", "chosen"),))
+    page = shown._repr_html_()
+    assert "<script>" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;x" in page
+    assert "  ! <script>x" in str(shown)

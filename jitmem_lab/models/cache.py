@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InfrastructureError, UserError
-from ..records import Message, Sampling, Usage, content_hash, to_json
+from ..records import Message, Sampling, ToolCall, Usage, content_hash, to_json
 from .base import ChatModel, Choice, Reply, Tool
 
 VERSION = 1
@@ -25,14 +25,25 @@ def ask_key(
     sampling: Sampling | None = None,
     sample: int = 0,
     options: Sequence[str] | None = None,
+    tools: Sequence[Any] = (),
 ) -> str:
-    """Hash of a question: of a written answer (`sampling`, `sample`) or of a choice (`options`)."""
-    asked: dict[str, Any] = {"identity": identity, "messages": [[m.role, m.content] for m in messages]}
+    """Hash of a question: of a written answer (`sampling`, `sample`, `tools`) or of a choice (`options`)."""
+    asked: dict[str, Any] = {"identity": identity, "messages": [_asked(message) for message in messages]}
+    if tools:
+        asked["tools"] = list(tools)
     if options is None:
         asked |= {"sampling": None if sampling is None else sampling.model_dump(), "sample": sample}
     else:
         asked["options"] = list(options)
     return content_hash(asked, 64)
+
+
+def _asked(message: Message) -> list[Any]:
+    """A message in a key; what only tool calls have is left out elsewhere, so that old keys hold."""
+    plain = [message.role, message.content]
+    if not message.tool_calls and not message.tool_call_id:
+        return plain
+    return [*plain, [call.model_dump() for call in message.tool_calls], message.tool_call_id]
 
 
 def cached(model: ChatModel, path: str | Path) -> CachedModel:
@@ -43,10 +54,10 @@ def cached(model: ChatModel, path: str | Path) -> CachedModel:
 class CachedModel:
     """A model that asks only what it hasn't been asked before.
 
-    The key covers the model's identity, the messages and the sampling with its sample index (or the
-    options). Errors are never kept. Several threads and processes may share a file; threads that ask the
-    same question at once ask the model once. An answer from the cache has `calls=0`, `cached_calls=1` and the
-    tokens of the first time.
+    The key covers the model's identity, the messages with their tool calls, and the sampling with its sample
+    index and the tools' schemas (or the options). Errors are never kept. Several threads and processes may
+    share a file; threads that ask the same question at once ask the model once. An answer from the cache has
+    `calls=0`, `cached_calls=1` and the tokens of the first time.
 
     Raises:
         UserError: The file can't be opened or isn't such a cache.
@@ -84,12 +95,15 @@ class CachedModel:
         """The kept answer, else the model's, which is then kept."""
 
         def ask() -> dict[str, Any]:
-            reply = self.inner.chat(messages, sampling, sample)
-            return {"text": reply.text, "finish": reply.finish, "usage": reply.usage.model_dump()}
+            reply = self.inner.chat(messages, sampling, sample, tools)
+            kept: dict[str, Any] = {"text": reply.text, "finish": reply.finish}
+            if reply.tool_calls:
+                kept["tool_calls"] = [call.model_dump() for call in reply.tool_calls]
+            return kept | {"usage": reply.usage.model_dump()}
 
-        key = ask_key(self.inner.identity(), messages, sampling=sampling, sample=sample)
+        key = ask_key(self.inner.identity(), messages, sampling=sampling, sample=sample, tools=tools)
         answer, usage = self._answer(key, ask)
-        return Reply(answer["text"], usage, answer["finish"])
+        return Reply(answer["text"], usage, answer["finish"], _calls(answer))
 
     def choose(self, messages: Sequence[Message], options: Sequence[str]) -> Choice:
         """The kept ranking, else the model's, which is then kept."""
@@ -123,6 +137,7 @@ class CachedModel:
                 if kept:
                     answer = json.loads(kept[0][0])
                     usage = Usage.model_validate(answer["usage"])
+                    _calls(answer)
                     if "text" in answer or {"index", "scores"} <= set(answer):
                         return answer, usage.model_copy(
                             update={"calls": 0, "cached_calls": 1, "seconds": 0.0}
@@ -153,3 +168,7 @@ class CachedModel:
                 mine, waiting = self._asking.pop(key)
                 if waiting > 1:
                     self._asking[key] = (mine, waiting - 1)
+
+
+def _calls(answer: dict[str, Any]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall.model_validate(call) for call in answer.get("tool_calls", ()))

@@ -17,12 +17,13 @@ from .rendering import estimate_tokens
 class ReplayModel:
     """Answers every question as it was answered in a run, whichever model and role it was asked of.
 
-    Questions match on messages, sampling and sample index, or on messages and options. Of several equal
-    questions the first answer counts. Failed calls are not in it.
+    Questions match on messages, sampling, sample index and the tools' names, or on messages and options. Of
+    several equal questions the first answer counts. Failed calls are not in it.
 
     Args:
         path: The run directory.
-        context: Context length in tokens; give that of the run's model if traces were cut to it.
+        context: Context length in tokens; give that of the run's model if traces or
+            conversations were cut to it.
 
     Raises:
         UserError: There is no such run, or it holds no model call.
@@ -41,14 +42,16 @@ class ReplayModel:
                 self._calls.setdefault(_key(call), call)
         if not self._calls:
             raise UserError(f"run {path} holds no answered model call; replay a run that has some")
-        self._digest = content_hash(sorted((key, call.text) for key, call in self._calls.items()))
+        self._digest = content_hash(sorted((key, *_said(call)) for key, call in self._calls.items()))
 
     def chat(
         self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
     ) -> Reply:
         """The recorded answer."""
-        call = self._find(ask_key(None, messages, sampling=sampling, sample=sample), messages, "answer")
-        return Reply(call.text, _kept(call), call.finish)
+        names = [str(tool["function"]["name"]) for tool in tools]
+        key = ask_key(None, messages, sampling=sampling, sample=sample, tools=names)
+        call = self._find(key, messages, "answer")
+        return Reply(call.text, _kept(call), call.finish, call.tool_calls)
 
     def choose(self, messages: Sequence[Message], options: Sequence[str]) -> Choice:
         """The recorded ranking."""
@@ -80,7 +83,19 @@ class ReplayModel:
 
 
 def _key(call: Call) -> str:
-    return ask_key(None, call.messages, sampling=call.sampling, sample=call.sample, options=call.options)
+    return ask_key(
+        None,
+        call.messages,
+        sampling=call.sampling,
+        sample=call.sample,
+        options=call.options,
+        tools=call.tools,
+    )
+
+
+def _said(call: Call) -> tuple[Any, ...]:
+    tools = [tool.model_dump() for tool in call.tool_calls]
+    return (call.text, tools) if tools else (call.text,)
 
 
 def _kept(call: Call) -> Usage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import logging
 import re
 import threading
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InfrastructureError, UserError
-from ..records import Message, Sampling, Usage, content_hash
+from ..records import Message, Sampling, Usage
+from . import wire
 from .base import Choice, Reply, Tool
 from .endpoint import Endpoint
 from .rendering import clean_text, estimate_tokens, separator
@@ -25,7 +26,7 @@ LONGEST_TIMEOUT = 1e6
 """Seconds; sockets take no infinite timeout."""
 _PASSING = frozenset({408, 409, 425, 429})
 """Statuses below 500 that are worth another try."""
-_DROPPABLE = ("temperature", "top_p", "top_k", "seed", "stop", "chat_template_kwargs")
+_DROPPABLE = ("temperature", "top_p", "top_k", "seed", "stop", "chat_template_kwargs", "tool_choice")
 """Settings that some servers refuse; a refused one is left out from then on."""
 
 
@@ -83,23 +84,28 @@ class ServedModel:
     def chat(
         self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
     ) -> Reply:
-        """Answer `messages`; a final assistant message is continued, a lone one is raw text to continue."""
+        """Answer `messages`; a final assistant message is continued, a lone one is raw text to continue.
+
+        Raises:
+            UserError: The server refuses the request, or `tools`.
+        """
         began = time.monotonic()
         if not messages:
             raise UserError("a model needs at least one message")
-        settings = _settings(sampling, sample)
+        settings = wire.settings(sampling, sample)
         if len(messages) == 1 and messages[0].role == "assistant":
             path, body = "/completions", {"prompt": clean_text(messages[0].content), **settings}
             body.pop("chat_template_kwargs", None)
         else:
-            path, body = "/chat/completions", {"messages": _turns(messages), **settings}
+            path = "/chat/completions"
+            body = {"messages": wire.turns(messages), **settings, **wire.offered(tools)}
             if messages[-1].role == "assistant":
                 body |= {"continue_final_message": True, "add_generation_prompt": False}
-        reply = self._call(path, body, _read_reply)
+        reply = self._call(path, body, functools.partial(wire.read_reply, tools=bool(tools)))
         text = reply.text
         cuts = [text.find(stop) for stop in sampling.stop if stop in text]
         usage = reply.usage.model_copy(update={"seconds": time.monotonic() - began})
-        return Reply(text[: min(cuts)] if cuts else text, usage, reply.finish)
+        return Reply(text[: min(cuts)] if cuts else text, usage, reply.finish, reply.tool_calls)
 
     def choose(self, messages: Sequence[Message], options: Sequence[str]) -> Choice:
         """Rank `options` by the log-probabilities that the server gives for a prompt's own tokens.
@@ -120,11 +126,11 @@ class ServedModel:
         body = {"prompt": texts, "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0.0}
 
         def read(answer: dict[str, Any]) -> tuple[list[tuple[float, int]], Usage]:
-            ranked = sorted(_choices(answer), key=lambda choice: choice.get("index", 0))
+            ranked = sorted(wire.choices(answer), key=lambda choice: choice.get("index", 0))
             if len(ranked) != len(texts):
                 raise Again(f"{len(ranked)} choices came back for {len(texts)} prompts")
             means = [_option_mean(c, len(prompt), len(t)) for c, t in zip(ranked, texts, strict=True)]
-            return means, _usage(answer)
+            return means, wire.usage(answer)
 
         try:
             means, usage = self._call("/completions", body, read)
@@ -187,22 +193,23 @@ class ServedModel:
                     raw = self._client.post(
                         path, body={"model": self._at.model, **sent}, cast_to=httpx.Response
                     )
-                return read(_parse(raw))
+                return read(wire.parse_body(raw))
             except openai.APITimeoutError as error:
                 raise Again(f"no answer within {self._timeout:g} s") from error
             except openai.APIConnectionError as error:
                 cause = error.__cause__ or error
                 raise Again(self._at.hide(f"connection failed ({type(cause).__name__}: {cause})")) from None
             except openai.APIStatusError as error:
-                words = self._at.hide(_words(error.response.text, error.message))
+                words = self._at.hide(wire.error_text(error.response.text, error.message))
                 if error.status_code == 400 and self._adapt(words, sent):
                     continue
-                raise self._judge(error.status_code, words, retry_after(error.response.headers)) from None
-            except _BodyError as error:
+                after = retry_after(error.response.headers)
+                raise self._judge(error.status_code, words, after, "tools" in sent) from None
+            except wire.BodyError as error:
                 words = self._at.hide(str(error))
                 if error.status == 400 and self._adapt(words, sent):
                     continue
-                raise self._judge(error.status, words, None) from None
+                raise self._judge(error.status, words, None, "tools" in sent) from None
             except RuntimeError as error:  # httpx refuses to send on a closed client
                 if self._stop.is_set():
                     raise InfrastructureError(f"{self.name} was closed; load it again") from None
@@ -223,7 +230,12 @@ class ServedModel:
             self._dropped.add(name)
         return bool(refused)
 
-    def _judge(self, status: int, words: str, after: float | None) -> Exception:
+    def _judge(self, status: int, words: str, after: float | None, tools: bool) -> Exception:
+        if tools and wire.refuses_tools(status, words) and not _TOO_LONG.search(words):
+            return UserError(
+                f"{self.name} takes no tools (status {status}: {words}); start the server with tool calling "
+                '(vLLM: --enable-auto-tool-choice --tool-call-parser; llama.cpp: --jinja) or use act="write"'
+            )
         if status in _PASSING or status >= 500:
             return Again(f"status {status}: {words}", after)
         if status == 400 and _TOO_LONG.search(words):
@@ -238,79 +250,8 @@ class ServedModel:
 _TOO_LONG = re.compile(r"context.?length|maximum context|max_model_len|too (long|large)", re.I)
 
 
-class _BodyError(Exception):
-    """An error that came with status 200."""
-
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
-        self.status = status
-
-
 class _NoLogprobsError(Exception):
     """The answer lacks what a choice needs."""
-
-
-def _settings(sampling: Sampling, sample: int) -> dict[str, Any]:
-    body: dict[str, Any] = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
-    if sampling.top_p < 1:
-        body["top_p"] = sampling.top_p
-    if sampling.top_k > 0:
-        body["top_k"] = sampling.top_k
-    if sampling.stop:
-        body["stop"] = list(sampling.stop)
-    if sampling.seed is not None:
-        seed = sampling.seed if sample == 0 else int(content_hash([sampling.seed, sample], 8), 16)
-        body["seed"] = seed & 0x7FFFFFFF
-    if sampling.thinking is not None:
-        body["chat_template_kwargs"] = {"enable_thinking": sampling.thinking}
-    return body
-
-
-def _turns(messages: Sequence[Message]) -> list[dict[str, str]]:
-    # A tool's message needs the id of a call that these prompts don't make.
-    return [
-        {"role": "user" if m.role == "tool" else m.role, "content": clean_text(m.content)} for m in messages
-    ]
-
-
-def _parse(response: Any) -> dict[str, Any]:
-    try:
-        answer = json.loads(response.content)
-    except ValueError:
-        raise Again(f"an answer that is no JSON ({len(response.content)} bytes)") from None
-    if not isinstance(answer, dict):
-        raise Again("an answer that is no JSON object")
-    if answer.get("error") and not answer.get("choices"):
-        error = answer["error"]
-        code = error.get("code") if isinstance(error, dict) else None
-        raise _BodyError(int(str(code)) if str(code).isdigit() else 500, _words(json.dumps(answer), "error"))
-    return answer
-
-
-def _choices(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    choices = answer.get("choices")
-    if not isinstance(choices, list) or not choices or not all(isinstance(c, dict) for c in choices):
-        raise Again("an answer without choices")
-    return choices
-
-
-def _read_reply(answer: dict[str, Any]) -> Reply:
-    choice = _choices(answer)[0]
-    finish = "length" if choice.get("finish_reason") == "length" else "stop"
-    message = choice.get("message") or {}
-    text = choice.get("text") if "text" in choice else message.get("content")
-    if isinstance(text, list):
-        text = "".join(str(part.get("text", "")) for part in text if isinstance(part, dict))
-    thought = message.get("reasoning_content") or message.get("reasoning")
-    if text is None:
-        text = message.get("refusal")
-    if text is None and finish == "length":
-        text = ""
-    if not isinstance(text, str):
-        raise Again("an answer without content")
-    if isinstance(thought, str) and thought and "</think>" not in text:
-        text = f"<think>\n{thought.strip()}\n</think>\n\n{text}"
-    return Reply(text, _usage(answer), finish)
 
 
 def _option_mean(choice: dict[str, Any], start: int, end: int) -> tuple[float, int]:
@@ -323,26 +264,3 @@ def _option_mean(choice: dict[str, Any], start: int, end: int) -> tuple[float, i
     if not inside or any(value is None for value in inside):
         raise _NoLogprobsError
     return sum(inside) / len(inside), len(inside)
-
-
-def _usage(answer: dict[str, Any]) -> Usage:
-    given = answer.get("usage") or {}
-    return Usage(
-        calls=1,
-        prompt_tokens=int(given.get("prompt_tokens") or 0),
-        completion_tokens=int(given.get("completion_tokens") or 0),
-    )
-
-
-def _words(body: str, otherwise: str) -> str:
-    """The server's own words about an error, on one line."""
-    try:
-        error = json.loads(body)
-        error = error.get("error", error) if isinstance(error, dict) else error
-        found = error.get("message") or error.get("detail") if isinstance(error, dict) else error
-        words = str(found or otherwise)
-        if isinstance(error, dict) and error.get("param"):
-            words += f" (param {error['param']}, {error.get('code')})"
-    except ValueError:
-        words = body or otherwise
-    return " ".join(words.split())[:500]

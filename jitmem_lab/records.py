@@ -23,6 +23,8 @@ SCHEMA_VERSION = 1
 
 Outcome = Literal["success", "failure", "error"]
 Role = Literal["executor", "curator", "judge", "distiller", "user"]
+Tool = dict[str, Any]
+"""A tool as servers take it: `{"type": "function", "function": {"name", "description", "parameters"}}`."""
 
 
 def to_json(value: Any) -> str:

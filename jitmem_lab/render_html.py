@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .render import escape, short_repr
-from .tool_calls import format_call
+from .tool_calls import answer_text, message_text
 
 TEXT_LIMIT = 1500
 """Characters of a long text that are shown."""
@@ -200,7 +200,7 @@ def _episode(episode: Any) -> str:
 def _call(call: Any) -> str:
     facts = [escape(call.role), _text(call.model, 120), escape(call.finish), f"sample {call.sample}"]
     parts = [_head("Model call", *facts)]
-    parts += [_details(escape(m.role), _block(m.content), opened=True) for m in call.messages[:20]]
+    parts += [_details(escape(m.role), _block(message_text(m)), opened=True) for m in call.messages[:20]]
     if call.options:
         scores = call.scores or [None] * len(call.options)
         ranked = sorted(
@@ -208,8 +208,7 @@ def _call(call: Any) -> str:
         )
         rows = [(_text(o, 120), "" if s is None else f"{s:.3f}") for o, s in ranked[:30]]
         parts.append(_details(f"{len(call.options):,} options", _table(("option", "score"), rows)))
-    answer = "\n".join([call.error or call.text, *(format_call(tool) for tool in call.tool_calls)])
-    parts.append(f"<div>answer</div>{_block(answer.strip())}")
+    parts.append(f"<div>answer</div>{_block(call.error or answer_text(call))}")
     return "".join(parts) + _usage(call.usage)
 
 

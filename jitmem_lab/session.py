@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from .errors import InfrastructureError
-from .models.base import ChatModel, Choice, Reply, Tool
+from .models.base import ChatModel, Choice, Reply
 from .models.retrying import STOP
-from .records import Call, Message, Role, Sampling, content_hash
+from .records import Call, Message, Role, Sampling, Tool, content_hash
 
 
 class Interrupted(InfrastructureError):

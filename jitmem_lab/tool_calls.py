@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .models.base import Tool
-from .records import ToolCall
+from .records import Call, Message, Tool, ToolCall
 
 _HEAD = re.compile(r"\s*[A-Za-z_]\w*\s*\(")
 _NAMES = {"true": True, "false": False, "null": None, "NaN": float("nan"), "Infinity": float("inf")}
@@ -33,7 +32,7 @@ def _literal(value: Any) -> str:
 
 
 def parse_call(text: str) -> ToolCall | None:
-    """The call that `text` is: `name(argument=value, …)` or `{"name": …, "arguments": {…}}`; None for neither.
+    """The call that `text` is: `name(argument=value, …)` or `{"name": …, "arguments": {…}}`; None if neither.
 
     Values are literals, JSON's `true`, `false` and `null` among them. Positional arguments are no call.
     """
@@ -65,7 +64,7 @@ def _value(node: ast.expr) -> Any:
 class _Names(ast.NodeTransformer):
     """JSON's names for literals, as Python's."""
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: D102
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_NAMES[node.id]) if node.id in _NAMES else node
 
 
@@ -81,6 +80,16 @@ def _from_json(text: str) -> ToolCall | None:
     if not isinstance(name, str) or not name or not isinstance(arguments, dict):
         return None
     return ToolCall(name=name, arguments=arguments)
+
+
+def message_text(message: Message) -> str:
+    """A message as a reader sees it: its words, then the tools that it calls."""
+    return "\n".join(filter(None, [message.content, *map(format_call, message.tool_calls)]))
+
+
+def answer_text(call: Call) -> str:
+    """What a model answered, as a reader sees it: its words, then the tools that it calls."""
+    return "\n".join(filter(None, [call.text, *map(format_call, call.tool_calls)]))
 
 
 def tools_text(tools: Sequence[Tool]) -> str:

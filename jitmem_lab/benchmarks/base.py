@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from ..models.base import Tool
-from ..records import Task, Trajectory
+from ..records import Task, Tool, Trajectory
 from ..session import Session
 
 

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ..errors import UserError
-from ..records import Message, Sampling, ToolCall, Usage
-
-Tool = dict[str, Any]
-"""A tool as servers take it: `{"type": "function", "function": {"name", "description", "parameters"}}`."""
+from ..records import Message, Sampling, Tool, ToolCall, Usage
 
 
 class Reply(NamedTuple):

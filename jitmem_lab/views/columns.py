@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..records import Call, Episode, Recall, Step, Trajectory, Usage
 from ..render import escape, short_repr
+from ..tool_calls import answer_text, message_text
 
 TEXT_LIMIT = 8000
 """Characters of one text that are shown unless all are asked for."""
@@ -187,18 +188,23 @@ class _View:
         """Adds the steps, each with the call that decided it; returns the calls of none."""
         left = list(calls)
         for number, step in enumerate(trajectory.steps):
-            call = left.pop(0) if left and left[0].text == step.raw else None
+            own = bool(left) and (left[0].text == step.raw or bool(left[0].tool_calls and step.raw))
+            call = left.pop(0) if own else None
             parts.append(self.step(number, step, call))
         if trajectory.final_observation:
             last = f'<h3 class="facts">end</h3>{self.block(trajectory.final_observation)}'
             parts.append(f'<div class="step">{last}</div>')
+        if trajectory.parts:
+            made_of = self.block(short_repr(trajectory.parts, depth=4, text=600, items=20))
+            parts.append(_details("what the reward is made of", made_of))
         return left
 
     def step(self, number: int, step: Step, call: Call | None) -> str:
         mark = "" if step.valid else ' <span class="failure">not admissible</span>'
         action = f"<code>{escape(step.action, SHORT)}</code>" if step.action else _empty("no action found")
         reward = f"reward {step.reward:g}" if step.reward else ""
-        parts = [f'<h3 class="facts">step {number}</h3>', self.block(step.observation)]
+        head = _facts(f"step {number}", escape(step.speaker, 40))
+        parts = [f"<h3>{head}</h3>", self.block(step.observation)]
         parts.append(f'<div class="act">→ {action}{mark} {_facts(reward)}</div>')
         if step.raw not in (step.action, ""):
             parts.append(_details("raw answer", self.block(step.raw)))
@@ -218,9 +224,11 @@ class _View:
     def prompt(self, call: Call) -> str:
         """The exact prompt of a call, folded."""
         said = "".join(
-            f'<div class="facts">{escape(message.role)}</div>{self.block(message.content)}'
+            f'<div class="facts">{escape(message.role)}</div>{self.block(message_text(message))}'
             for message in call.messages
         )
+        if call.tools:
+            said += f'<div class="facts">tools</div>{self.lines(call.tools)}'
         cost = _facts(
             f"{call.usage.prompt_tokens:,} tokens read", f"{call.usage.completion_tokens:,} written"
         )
@@ -245,7 +253,7 @@ class _View:
     def call(self, call: Call) -> str:
         """A whole call, folded but for its title."""
         facts = _facts(escape(call.model, 120), escape(call.finish, 40))
-        answer = self.block(call.error or call.text)
+        answer = self.block(call.error or answer_text(call))
         parts = [
             self.prompt(call),
             self.options(call) if call.options else "",

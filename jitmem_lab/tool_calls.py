@@ -15,9 +15,24 @@ _NAMES = {"true": True, "false": False, "null": None, "NaN": float("nan"), "Infi
 
 
 def format_call(call: ToolCall) -> str:
-    """One call on one line; `parse_call` reads it back to the same name and arguments."""
+    """One call on one line; `parse_call` reads it back to the same name and arguments.
+
+    `name(argument=value, …)`, or where that can't be written (a name that is no identifier, an argument
+    called `class`) the JSON form.
+    """
     arguments = ", ".join(f"{name}={_literal(value)}" for name, value in call.arguments.items())
-    return f"{call.name}({arguments})"
+    plain = f"{call.name}({arguments})"
+    if _same(parse_call(plain), call):
+        return plain
+    return json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
+
+
+def _same(one: ToolCall | None, other: ToolCall) -> bool:
+    """Equal with types and order: 1, 1.0 and true are three values, and NaN equals itself."""
+    if one is None:
+        return False
+    first, second = ([call.name, call.arguments] for call in (one, other))
+    return json.dumps(first, ensure_ascii=False) == json.dumps(second, ensure_ascii=False)
 
 
 def _literal(value: Any) -> str:
@@ -34,7 +49,8 @@ def _literal(value: Any) -> str:
 def parse_call(text: str) -> ToolCall | None:
     """The call that `text` is: `name(argument=value, …)` or `{"name": …, "arguments": {…}}`; None if neither.
 
-    Values are literals, JSON's `true`, `false` and `null` among them. Positional arguments are no call.
+    Values are literals that JSON can hold, JSON's own `true`, `false` and `null` among them. Positional
+    arguments are no call.
     """
     stripped = text.strip()
     if stripped.startswith("{"):
@@ -47,18 +63,13 @@ def parse_call(text: str) -> ToolCall | None:
             return None
         if any(keyword.arg is None for keyword in tree.keywords):
             return None
-        arguments = {str(keyword.arg): _value(keyword.value) for keyword in tree.keywords}
+        given = {
+            str(keyword.arg): ast.literal_eval(_Names().visit(keyword.value)) for keyword in tree.keywords
+        }
+        arguments = json.loads(json.dumps(given, ensure_ascii=False))
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
     return ToolCall(name=tree.func.id, arguments=arguments)
-
-
-def _value(node: ast.expr) -> Any:
-    named = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))
-    swap = {inner.id for inner in named if inner.id in _NAMES}
-    if not swap:
-        return ast.literal_eval(node)
-    return ast.literal_eval(_Names().visit(node)) if swap != {"NaN"} else _NAMES["NaN"]
 
 
 class _Names(ast.NodeTransformer):

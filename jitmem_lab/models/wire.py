@@ -171,7 +171,8 @@ def _tool_calls(given: Any) -> tuple[ToolCall, ...]:
 def _arguments(given: Any) -> dict[str, Any]:
     """Arguments as a JSON object, or `{"": the raw text}`.
 
-    JSON knows neither NaN nor infinity: were they let through, a record could not give them back.
+    NaN and infinity are no JSON: were they let through, a record could not give them back. Nor could it hold
+    a thousand brackets in each other, which a model that goes astray may write.
     """
     if given is None or given == "":
         return {}
@@ -181,7 +182,12 @@ def _arguments(given: Any) -> dict[str, Any]:
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
         return {"": raw}
-    return value if isinstance(value, dict) else {"": raw}
+    return value if isinstance(value, dict) and not _deeper(value, 50) else {"": raw}
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels == 0 or any(_deeper(one, levels - 1) for one in inner)
 
 
 def usage(answer: dict[str, Any]) -> Usage:

@@ -58,7 +58,7 @@ def episode(
         ("none", {"k": 3}, "has no parameter 'k'"),
         ("raw", {"gates": "judge"}, "did you mean gate"),
         ("raw", {"on_empty": "call"}, "has no parameter 'on_empty'"),
-        ("raw", {"gate": "jugde"}, "judge, environment, all\\+labels"),
+        ("raw", {"gate": "jugde"}, "judge, environment, partial, all\\+labels"),
         ("raw", {"retrieval": "dense"}, "bm25, shuffled, empty"),
         ("raw", {"traces": "cooked"}, "raw, distilled"),
         ("raw", {"traces": "distilled"}, "needs a distiller"),
@@ -132,6 +132,8 @@ def test_oracle_recalls_the_solution_and_says_that_it_is_a_control() -> None:
         ("environment", True, False, True, None),
         ("environment", False, True, False, None),
         ("environment", True, None, True, None),
+        ("partial", True, False, True, None),
+        ("partial", False, True, False, None),
         ("all+labels", True, False, True, "failure"),
         ("all+labels", False, True, True, "success"),
         ("all+labels", True, None, False, None),
@@ -139,7 +141,7 @@ def test_oracle_recalls_the_solution_and_says_that_it_is_a_control() -> None:
 )
 def test_the_gate(gate: str, won: bool, verdict: bool | None, stored: bool, label: str | None) -> None:
     memory = opened(gate=gate)
-    assert memory.needs_judge is (gate != "environment")
+    assert memory.needs_judge is (gate in ("judge", "all+labels"))
     change = memory.remember(episode(won=won, verdict=verdict), Session())
     assert change["stored"] is stored
     assert len(memory.bank) == stored
@@ -151,7 +153,20 @@ def test_the_gate(gate: str, won: bool, verdict: bool | None, stored: bool, labe
         assert change["why"]
 
 
-@pytest.mark.parametrize("gate", ["judge", "environment", "all+labels"])
+@pytest.mark.parametrize(("gate", "stored"), [("partial", True), ("environment", False)])
+@pytest.mark.parametrize("reward", [0.4, None, 0.0, float("nan")])
+def test_a_partial_score_is_a_success_for_its_own_gate_only(
+    gate: str, stored: bool, reward: float | None
+) -> None:
+    memory = opened(gate=gate)
+    lost = episode(won=False)
+    assert lost.trajectory is not None
+    part = Trajectory.model_validate(lost.trajectory.model_dump() | {"reward": reward})
+    change = memory.remember(lost.model_copy(update={"trajectory": part}), Session())
+    assert change["stored"] is (stored and reward == 0.4)
+
+
+@pytest.mark.parametrize("gate", ["judge", "environment", "partial", "all+labels"])
 def test_nothing_of_an_error_is_stored_and_a_write_twice_is_one(gate: str) -> None:
     memory = opened(gate=gate)
     memory.remember(episode(0, outcome="error"), Session())

@@ -456,3 +456,49 @@ def test_a_server_that_fails_and_recovers(tmp_path, bad):
     later = [json.dumps(body) for path, body, _ in server.requests[before:] if "completions" in path]
     assert later
     assert all("room 1." in text or "room 4." in text for text in later), "resume asks for what is owed only"
+
+
+class Teller(ButtonBenchmark):
+    """A world whose tasks are told by the reset: what is listed says nothing."""
+
+    tells_at_reset = True
+
+    def tasks(self, limit=None, order=None):
+        return [
+            task.model_copy(update={"description": f"(told later) {task.task_id}"})
+            for task in super().tasks(limit, order)
+        ]
+
+    def make_env(self, task, session=None):
+        env = super().make_env(task, session)
+        shown, seen = env.reset, f"press {task.meta['colour']} now"
+        env.reset = lambda: shown()._replace(task=seen)
+        return env
+
+
+def test_a_task_told_by_the_reset_is_what_memory_model_and_record_see(tmp_path):
+    model = RuleModel()
+    bench = Teller(12)
+    run = stream(tmp_path / "r", bench=bench, model=model, n=12, batch_size=2)
+    episodes = list(run.latest())
+    listed = {task.task_id: task for task in bench.tasks()}
+    for episode in episodes:
+        sentence = f"press {listed[episode.task.task_id].meta['colour']} now"
+        assert episode.task.description == sentence
+        assert episode.recall.query == sentence
+        assert episode.trajectory.task.description == sentence
+    assert any(trace.description.endswith(" now") for e in episodes for trace in e.recall.traces)
+    assert not any("task: (told later)" in prompt for prompt in model.prompts)
+    assert any("task: press red now" in prompt for prompt in model.prompts)
+    asked = len(model.prompts)
+    stream(tmp_path / "r", bench=bench, model=model, n=12, batch_size=2)
+    assert len(model.prompts) == asked, "a resumed run knows its episodes again"
+
+
+def test_a_hidden_key_stays_the_key_when_the_reset_tells_the_task(tmp_path):
+    class Hidden(Teller):
+        def tasks(self, limit=None, order=None):
+            return [t.model_copy(update={"key": f"secret {t.task_id}"}) for t in super().tasks(limit, order)]
+
+    run = stream(tmp_path / "r", bench=Hidden(4), memory="raw", n=4)
+    assert {e.recall.query for e in run.latest()} == {f"secret b{i}" for i in range(4)}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from .benchmarks.base import Env, Observation, told
 from .errors import UserError
+from .execution_tools import actions, conversation, fitted, raw_without_thinking, token_scale
 from .models.base import ChatModel
-from .parsing import match_admissible, parse_action, strip_thinking
+from .parsing import match_admissible, parse_action
 from .prompts import load_prompt
 from .records import Message, Sampling, Step, Task, Trajectory
 from .session import Session
@@ -17,11 +18,13 @@ from .tool_calls import tools_text
 from .traces import cut_middle
 
 Act = Literal["write", "choose", "tools"]
-"""`write`: the model writes the action. `choose`: it ranks the admissible ones by likelihood."""
+"""`write`: the model writes the action. `choose`: it ranks the admissible ones by likelihood. `tools`: it
+calls the environment's tools or writes a message."""
 
 _FIELDS = {
     "write": ("task", "advice", "turns", "history", "observation", "admissible", "rules", "tools"),
     "choose": ("task", "advice", "steps"),
+    "tools": ("task", "advice", "rules"),
 }
 """What a prompt of each kind may use."""
 
@@ -33,14 +36,17 @@ class Executor:
     """Plays episodes with a frozen model.
 
     Args:
-        model: Any chat model; `choose` needs one that scores options.
-        act: Writing the action (large models) or choosing it (small models).
+        model: Any chat model; `choose` needs one that scores options, `tools` one that calls tools.
+        act: Writing the action (large models), choosing it (small models), or calling tools.
         history: Number of last turns shown with their observation (paper: 3; authors' code: 5). When
-            choosing, every action taken is listed and `history` of them come with what was seen after.
+            choosing, every action taken is listed and `history` of them come with what was seen after. When
+            calling tools, the whole conversation is shown, see `execution_tools.fitted` for what is cut.
         max_steps: Limit of turns (paper: 30; 200 in τ²); None takes the benchmark's.
         no_repeat: When choosing, the last so many actions can't be chosen again (0 in the paper's setting).
         temperature: 1.0 in the paper; 0 takes the likeliest. Choosing always takes the likeliest.
-        top_p, top_k, max_tokens, thinking: Sampling of written answers.
+        top_p, top_k, max_tokens, thinking: Sampling of written answers and calls.
+        prompt: A shipped prompt by name, or an own one by path; None takes `executor_` and `act`. When
+            calling tools, it is one system section, which the conversation follows.
         max_observation_chars: Longer observations are cut in prompts (never in the record); None never cuts.
     """
 
@@ -60,8 +66,8 @@ class Executor:
         prompt: str | None = None,
         max_observation_chars: int | None = 8000,
     ) -> None:
-        if act not in ("write", "choose"):
-            raise UserError(f"act must be 'write' or 'choose', not {act!r}")
+        if act not in get_args(Act):
+            raise UserError(f"act must be 'write', 'choose' or 'tools', not {act!r}")
         if history < 0 or no_repeat < 0 or (max_steps is not None and max_steps < 1):
             raise UserError("history and no_repeat must be 0 or more, and max_steps 1 or more")
         self.model = model
@@ -70,7 +76,12 @@ class Executor:
         self.max_steps = max_steps
         self.no_repeat = no_repeat if act == "choose" else 0
         self.prompt = load_prompt(prompt or f"executor_{act}")
-        self.prompt.messages(**dict.fromkeys(_FIELDS[act], ""))
+        sections = [message.role for message in self.prompt.messages(**dict.fromkeys(_FIELDS[act], ""))]
+        if act == "tools" and sections != ["system"]:
+            raise UserError(
+                f"prompt {self.prompt.name} has the sections {', '.join(sections)}; calling tools needs one "
+                "[[system]] section only, which the conversation follows"
+            )
         self.max_observation_chars = max_observation_chars
         self.sampling = Sampling(
             temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, thinking=thinking
@@ -81,13 +92,13 @@ class Executor:
         return {
             "model": self.model.identity(),
             "act": self.act,
-            "history": self.history,
+            "history": None if self.act == "tools" else self.history,
             "max_steps": self.max_steps,
             "no_repeat": self.no_repeat,
             "prompt": self.prompt.name,
             "prompt_hash": self.prompt.hash,
             "max_observation_chars": self.max_observation_chars,
-            "sampling": self.sampling.model_dump() if self.act == "write" else None,
+            "sampling": None if self.act == "choose" else self.sampling.model_dump(),
         }
 
     def messages(
@@ -97,21 +108,31 @@ class Executor:
         past: Sequence[Step],
         now: Observation,
         first: Observation | None = None,
+        scale: float = 1.0,
     ) -> tuple[Message, ...]:
         """The exact prompt of one step; the task is in it from the first step on.
 
-        `first` is what the reset showed: standing rules and tools are told from it.
+        `first` is what the reset showed: standing rules and tools are told from it. `scale` is that of
+        `execution_tools.token_scale`.
         """
         first = first or now
+        told_advice = f"\nAdvice from earlier experience with such tasks:\n{payload}\n" if payload else ""
         if self.act == "choose":
             return self.prompt.messages(
                 task=task.description,
                 advice=f"{payload}\n\n" if payload else "",
                 steps=self._numbered(past, now),
             )
+        if self.act == "tools":
+            (system,) = self.prompt.messages(task=task.description, advice=told_advice, rules=first.rules)
+            system = system.model_copy(update={"content": system.content.strip()})
+            context = self.model.context
+            budget = max(context - self.sampling.max_tokens, context // 2)
+            whole = conversation(system, past, now, self._shown)
+            return fitted(whole, first.tools, budget / scale, self.model.count_tokens)
         return self.prompt.messages(
             task=task.description,
-            advice=f"\nAdvice from earlier experience with such tasks:\n{payload}\n" if payload else "",
+            advice=told_advice,
             turns=str(len(past)),
             history=self._recent(past),
             observation=self._shown(now.text),
@@ -164,8 +185,11 @@ class Executor:
 
         Raises:
             InfrastructureError: The model's server or the environment failed; nothing counts then.
+            UserError: Tools are to be called where the environment or the model has none.
         """
         now = first = first or env.reset()
+        if self.act == "tools" and not first.tools:
+            raise UserError(f'{task.benchmark} offers no tools to call; use act="write" or act="choose"')
         task = told(task, first)
         past: list[Step] = []
         limit = self.max_steps or max_steps
@@ -198,7 +222,9 @@ class Executor:
         session: Session,
     ) -> list[tuple[str, str]]:
         """What the model wrote and the action in it: one pair, or one a call where it calls several tools."""
-        messages = self.messages(task, payload, past, now, first)
+        count = self.model.count_tokens
+        scale = token_scale(session.calls, first.tools, count) if self.act == "tools" else 1.0
+        messages = self.messages(task, payload, past, now, first, scale)
         if self.act == "choose":
             barred = {step.action for step in past[-self.no_repeat :]} if self.no_repeat else set()
             options = [option for option in now.admissible if option not in barred] or list(now.admissible)
@@ -209,6 +235,8 @@ class Executor:
         sampling = self.sampling
         if sampling.temperature > 0:
             sampling = sampling.model_copy(update={"seed": session.seed(f"act{len(past)}")})
+        if self.act == "tools":
+            return actions(session.reply("executor", self.model, messages, sampling, tools=first.tools))
         raw = session.chat("executor", self.model, messages, sampling)
         return [(raw, parse_action(raw, verbatim=now.open))]
 
@@ -242,5 +270,7 @@ def plan_payload(task: Task, actions: Sequence[str]) -> str:
 
 def without_thinking(trajectory: Trajectory) -> Trajectory:
     """The trajectory as the bank keeps it: think blocks removed from the raw texts."""
-    steps = tuple(step.model_copy(update={"raw": strip_thinking(step.raw)}) for step in trajectory.steps)
+    steps = tuple(
+        step.model_copy(update={"raw": raw_without_thinking(step.raw)}) for step in trajectory.steps
+    )
     return trajectory.model_copy(update={"steps": steps})

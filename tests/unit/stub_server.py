@@ -41,6 +41,9 @@ TRUNCATED = Say(raw=b'{"id": "x", "choices": [{"index": 0, "message": {"role": "
 Script = Callable[[str, dict[str, Any], int], Say]
 """(path, request body, number of the request from 0) → what to do."""
 
+Brain = Callable[[dict[str, Any]], "dict[str, Any] | str | Say"]
+"""Request body → the assistant's message, its text, or anything else that a server may do."""
+
 
 class StubServer:
     """The running server: `url`, the `requests` it got (path, body, headers), and its peak of open ones."""
@@ -117,7 +120,8 @@ def _body(path: str, body: dict[str, Any], say: Say) -> bytes:
     usage = {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
     if path.endswith("/chat/completions"):
         message = say.message or {"role": "assistant", "content": say.text}
-        choices: list[dict[str, Any]] = [{"index": 0, "message": message, "finish_reason": say.finish}]
+        finish = "tool_calls" if say.finish == "stop" and message.get("tool_calls") else say.finish
+        choices: list[dict[str, Any]] = [{"index": 0, "message": message, "finish_reason": finish}]
     elif body.get("echo"):
         choices = [_echo(at, text) for at, text in enumerate(body["prompt"])]
     else:
@@ -142,6 +146,52 @@ def in_turn(says: Iterable[Say]) -> Script:
     """A script that goes through `says` and then repeats the last one."""
     listed = list(says)
     return lambda _path, _body, number: listed[min(number, len(listed) - 1)]
+
+
+def thinking(brain: Brain) -> Script:
+    """A script that asks a brain about each request; tokens are counted as a quarter of the characters."""
+
+    def script(_path: str, body: dict[str, Any], _number: int) -> Say:
+        answer = brain(body)
+        if isinstance(answer, Say):
+            return answer
+        message = {"role": "assistant", "content": answer} if isinstance(answer, str) else answer
+        asked = json.dumps([body["messages"], body.get("tools", [])])
+        return Say(message=message, usage=(len(asked) // 4, len(json.dumps(message)) // 4))
+
+    return script
+
+
+def by_model(**brains: Brain) -> Brain:
+    """A brain for each model's name, so that one server speaks for agent and user."""
+    return lambda body: brains[body["model"]](body)
+
+
+def conversing(*answers: dict[str, Any] | str | Say) -> Brain:
+    """A brain that gives the n-th answer to a request with n messages of its own; it needs no memory, so
+    that tries and episodes at once don't disturb it."""
+
+    def brain(body: dict[str, Any]) -> dict[str, Any] | str | Say:
+        said = sum(message["role"] == "assistant" for message in body["messages"])
+        return answers[min(said, len(answers) - 1)]
+
+    return brain
+
+
+def calling(*calls: tuple[str, Any], text: str | None = None) -> dict[str, Any]:
+    """A message that calls tools, each given by name and arguments (text is sent as it is)."""
+    made = [
+        {
+            "id": f"chatcmpl-tool-{number}",
+            "type": "function",
+            "function": {
+                "name": name,
+                "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
+            },
+        }
+        for number, (name, arguments) in enumerate(calls)
+    ]
+    return {"role": "assistant", "content": text, "tool_calls": made}
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""WebShop: an own engine that shows, searches and scores as the original does."""

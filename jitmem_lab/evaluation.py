@@ -303,15 +303,22 @@ def make_executor(config: EvalConfig, model: ChatModel) -> Executor:
 def make_judge(config: EvalConfig, model: ChatModel) -> Judge:
     """The judge of a config."""
     return Judge(
-        model, form=config.judge_form, max_tokens=config.judge_max_tokens, thinking=config.judge_thinking
+        model,
+        prompt=prompt_for("judge", config.benchmark) if config.judge_form == "json" else None,
+        form=config.judge_form,
+        max_tokens=config.judge_max_tokens,
+        thinking=config.judge_thinking,
     )
 
 
 def make_curator(config: EvalConfig, model: ChatModel) -> Curator:
     """The curator of a config."""
+    prompt = config.curator_prompt
+    if prompt is None and config.curator_form == "advice" and config.task_conditioned:
+        prompt = prompt_for("curator", config.benchmark)
     return Curator(
         model,
-        prompt=config.curator_prompt,
+        prompt=prompt,
         form=config.curator_form,
         task_conditioned=config.task_conditioned,
         max_tokens=config.curator_max_tokens,

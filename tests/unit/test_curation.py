@@ -10,6 +10,7 @@ import pytest
 
 from jitmem_lab.curation import Curator
 from jitmem_lab.errors import UserError
+from jitmem_lab.evaluation import EvalConfig, make_curator, make_judge
 from jitmem_lab.memories import load_memory
 from jitmem_lab.prompts import load_prompt, names
 from jitmem_lab.records import Episode, RetrievedTrace, Step, Task, Trajectory, Verdict
@@ -301,6 +302,26 @@ def test_every_shipped_prompt_has_messages() -> None:
     assert len(names()) >= 8
     for name in names():
         assert load_prompt(name).messages(**fields)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "curator", "judge"),
+    [
+        ({"benchmark": "alfworld"}, "curator", "judge"),
+        ({"benchmark": "webshop"}, "webshop_curator", "judge"),
+        ({"benchmark": "tau2"}, "tau2_curator", "tau2_judge"),
+        ({"benchmark": "tau2", "judge_form": "choose"}, "tau2_curator", "judge_choose"),
+        ({"benchmark": "webshop", "curator_form": "plan"}, "curator_plan", "judge"),
+        ({"benchmark": "webshop", "task_conditioned": False}, "curator_general", "judge"),
+        ({"benchmark": "webshop", "curator_prompt": "curator"}, "curator", "judge"),
+    ],
+)
+def test_a_benchmark_has_its_own_prompts_where_they_ship(
+    parameters: dict[str, Any], curator: str, judge: str
+) -> None:
+    config = EvalConfig.make(**({"preset": "paper", "model": "replay:x"} | parameters))
+    assert make_curator(config, Roomy()).prompt.name == curator
+    assert make_judge(config, Roomy()).prompt.name == judge
 
 
 def test_an_unknown_form_is_refused() -> None:

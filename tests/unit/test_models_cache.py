@@ -17,13 +17,26 @@ import pytest
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.models import load_model
 from jitmem_lab.models.base import ChatModel, Choice, Reply
-from jitmem_lab.models.cache import cached
+from jitmem_lab.models.cache import ask_key, cached
 from jitmem_lab.models.replay import ReplayModel
-from jitmem_lab.records import Call, Episode, Message, Sampling, Task, Usage
+from jitmem_lab.records import (
+    Call,
+    Episode,
+    Message,
+    Sampling,
+    Task,
+    Tool,
+    ToolCall,
+    Usage,
+    content_hash,
+    to_json,
+)
 
 pytestmark = pytest.mark.unit
 
 ASK = [Message(role="user", content="hello \ud83d\x00")]
+BOOK: Tool = {"type": "function", "function": {"name": "book", "parameters": {"type": "object"}}}
+CALLED = Message(role="assistant", content="", tool_calls=(ToolCall(name="book", id="c1"),))
 
 
 class Counting:
@@ -43,9 +56,12 @@ class Counting:
             raise InfrastructureError("down")
         return Usage(calls=1, prompt_tokens=11, completion_tokens=2, seconds=0.5)
 
-    def chat(self, messages: Sequence[Message], sampling: Sampling, sample: int = 0) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
+    ) -> Reply:
         usage = self._count()
-        return Reply(f"answer {self.calls} \ud83d", usage, "length")
+        called = tuple(ToolCall(name=tool["function"]["name"], arguments={"n": self.calls}) for tool in tools)
+        return Reply(f"answer {self.calls} \ud83d", usage, "tool_calls" if tools else "length", called)
 
     def choose(self, messages: Sequence[Message], options: Sequence[str]) -> Choice:
         usage = self._count()
@@ -110,6 +126,46 @@ def test_whatever_changes_an_answer_is_in_the_key(tmp_path: Path) -> None:
     inner.version = 2
     model.chat(ASK, Sampling())
     assert inner.calls == before + 5
+
+
+def test_tools_and_calls_are_in_the_key_and_in_the_answer(tmp_path: Path) -> None:
+    inner = Counting()
+    model = cached(inner, tmp_path / "a.sqlite")
+    other = {"type": "function", "function": {"name": "book", "parameters": {}}}
+    answer = Message(role="tool", content="done", tool_call_id="c1")
+    asks: list[tuple[Any, ...]] = [
+        (ASK, Sampling(), 0),
+        (ASK, Sampling(), 0, [BOOK]),
+        (ASK, Sampling(), 0, [other]),
+        (ASK, Sampling(), 0, [BOOK, BOOK]),
+        ([*ASK, CALLED, answer], Sampling(), 0, [BOOK]),
+        ([*ASK, CALLED.model_copy(update={"tool_calls": ()}), answer], Sampling(), 0, [BOOK]),
+        ([*ASK, CALLED, answer.model_copy(update={"tool_call_id": "c2"})], Sampling(), 0, [BOOK]),
+    ]
+    first = [model.chat(*ask) for ask in asks]
+    assert inner.calls == len(asks)
+    for ask, reply in zip(asks, first, strict=True):
+        again = model.chat(*ask)
+        assert (again.text, again.finish, again.tool_calls) == (reply.text, reply.finish, reply.tool_calls)
+        assert again.usage.cached_calls == 1
+    assert first[1].tool_calls == (ToolCall(name="book", arguments={"n": 2}),)
+    assert inner.calls == len(asks)
+
+
+def test_questions_without_tools_keep_the_keys_and_answers_of_older_files(tmp_path: Path) -> None:
+    asked = {
+        "identity": {"version": 1},
+        "messages": [["user", ASK[0].content]],
+        "sampling": Sampling().model_dump(),
+        "sample": 0,
+    }
+    key = content_hash(asked, 64)
+    assert ask_key({"version": 1}, ASK, sampling=Sampling()) == key
+    model = cached(Counting(), tmp_path / "a.sqlite")
+    old = to_json({"text": "of old", "finish": "stop", "usage": Usage(calls=1).model_dump()})
+    with sqlite3.connect(tmp_path / "a.sqlite") as base:
+        base.execute("INSERT INTO answers VALUES (?, ?)", (key, old))
+    assert model.chat(ASK, Sampling()) == Reply("of old", Usage(cached_calls=1), "stop", ())
 
 
 def test_errors_are_not_kept(tmp_path: Path) -> None:
@@ -179,7 +235,18 @@ def test_a_file_that_is_no_cache_is_refused_and_left_alone(tmp_path: Path) -> No
         cached(Counting(), tmp_path)
 
 
-@pytest.mark.parametrize("damage", ['{"text": "an', "[]", "{}", '{"usage": {}}', "3"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        '{"text": "an',
+        "[]",
+        "{}",
+        '{"usage": {}}',
+        "3",
+        '{"text": "", "finish": "stop", "usage": {}, "tool_calls": [{}]}',
+        '{"text": "", "finish": "stop", "usage": {}, "tool_calls": 3}',
+    ],
+)
 def test_a_damaged_answer_is_asked_for_again_and_replaced(tmp_path: Path, damage: str) -> None:
     model, file = Counting(), tmp_path / "cache.sqlite"
     front = cached(model, file)
@@ -227,6 +294,25 @@ def test_a_run_answers_as_it_did(tmp_path: Path) -> None:
             ask()
     assert model.identity() == load_model(f"replay:{tmp_path / 'run'}").identity()
     json.dumps(model.identity())
+
+
+def test_a_run_calls_tools_as_it_did(tmp_path: Path) -> None:
+    calls = (ToolCall(name="book", arguments={"b": 1, "a": "\ud83d"}, id="x"), ToolCall(name="look"))
+    common = {"role": "executor", "model": "m", "sampling": Sampling(), "tools": ("book",)}
+    first = Call(messages=tuple(ASK), tool_calls=calls, finish="tool_calls", **common)  # type: ignore[arg-type]
+    answer = Message(role="tool", content="done", tool_call_id="c1")
+    second = Call(messages=(*ASK, CALLED, answer), text="bye", **common)  # type: ignore[arg-type]
+    write_run(tmp_path / "run", [first, second])
+    model = ReplayModel(str(tmp_path / "run"))
+    reply = model.chat(ASK, Sampling(), 0, [BOOK])
+    assert (reply.text, reply.finish, reply.tool_calls) == ("", "tool_calls", calls)
+    assert model.chat([*ASK, CALLED, answer], Sampling(), 0, [BOOK]).text == "bye"
+    for ask in ((ASK, Sampling()), ([*ASK, CALLED, ASK[0]], Sampling(), 0, [BOOK])):
+        with pytest.raises(UserError, match="replay needs"):
+            model.chat(*ask)
+    other = first.model_copy(update={"tool_calls": calls[:1]})
+    write_run(tmp_path / "other", [other, second])
+    assert ReplayModel(str(tmp_path / "other")).identity() != model.identity()
 
 
 def test_a_missing_or_empty_run_is_told(tmp_path: Path) -> None:

@@ -180,6 +180,8 @@ def test_what_does_not_fit_is_refused_with_its_lengths(model: Any) -> None:
             model.choose([USER], options)
     with pytest.raises(UserError, match="empty"):
         model.chat([Message(role="assistant", content="")], Sampling())
+    with pytest.raises(UserError, match='act="write"'):
+        model.chat([USER], Sampling(), 0, [{"type": "function", "function": {"name": "look"}}])
 
 
 def test_a_failure_in_the_worker_reaches_every_caller(folder: Path) -> None:

@@ -6,7 +6,7 @@ colours by their first colour word, the type by nouns of the two titles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .goals import Goal
@@ -15,15 +15,16 @@ from .products import Product
 
 MATCH = 85
 """A similarity must lie above this to count, of 100."""
-COLOURS = (
-    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel"
-    " camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry"
-    " cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green"
-    " grey heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot"
-    " midnight mint mocha multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum"
-    " purple rainbow red rose royal rust sand sapphire seashell silver skull slate steel stone stonewash"
-    " sunflower tan taupe teal tiger turquoise violet walnut wheat white wine yellow"
-).split()
+_COLOUR_WORDS = """
+alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy
+camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral
+cranberry cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass
+gray green grey heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon
+mauve merlot midnight mint mocha multicolor mushroom mustard natural navy nude olive orange peach pewter
+pink plum purple rainbow red rose royal rust sand sapphire seashell silver skull slate steel stone
+stonewash sunflower tan taupe teal tiger turquoise violet walnut wheat white wine yellow
+"""
+COLOURS = tuple(_COLOUR_WORDS.split())
 """Colour words in the order in which they are looked for."""
 _SEPARATOR = "›"
 
@@ -34,8 +35,8 @@ class Score(NamedTuple):
     reward: float
     """Between 0 and 1."""
     parts: dict[str, Any]
-    """What it is made of: r_type (with query_match, category_match, title_score), and r_att, r_option, r_price
-    with their weights w_att, w_option, w_price. A part that the goal does not ask for is left out."""
+    """What it is made of: r_type (with query_match, category_match, title_score), and r_att, r_option and
+    r_price with their weights w_att, w_option, w_price. A part that the goal does not ask for is left out."""
 
 
 def score(
@@ -107,7 +108,7 @@ def has_attribute(product: Product, attribute: str) -> bool:
 
 
 def fits(wanted: Any, chosen: str) -> bool:
-    """Whether a chosen option is the one wanted: a value, or a (name, value) pair as synthetic goals have it."""
+    """Whether a chosen option is the one wanted: a value, or a (name, value) pair (synthetic goals)."""
     return similarity(first_colour(chosen), first_colour(wanted)) > MATCH
 
 
@@ -125,8 +126,3 @@ def similarity(one: Any, other: Any) -> int:
 
     ratio: int = fuzz.token_set_ratio(one, other)
     return ratio
-
-
-def unmet(parts: Mapping[str, Any]) -> Iterable[str]:
-    """Names of the parts that cost a purchase something."""
-    return [name for name in ("r_type", "r_att", "r_option", "r_price") if parts.get(name, 1) != 1]

@@ -132,6 +132,16 @@ def test_attributes_of_one_kind_are_not_alike_for_the_reward() -> None:
             assert fuzz.token_set_ratio(one, other) <= 85, (one, other)
 
 
+def test_every_option_value_counts_as_itself() -> None:
+    """To WebShop's reward a colour word inside another word (`ash` in `dash`) would hide it."""
+    pytest.importorskip("thefuzz")
+    reward = pytest.importorskip("jitmem_lab.benchmarks.webshop.reward")
+    axes = {axis for kind in kinds() for axis in kind.axes}
+    for name, pool in sorted(axes):
+        for value in words()["pools"][pool]:
+            assert reward.fits((name, value), value), (name, value)
+
+
 def test_few_wrong_options_pass_for_the_right_one() -> None:
     """Sizes do: to WebShop's reward, `large` is good enough where `x-large` is asked for."""
     fuzz = pytest.importorskip("thefuzz.fuzz")

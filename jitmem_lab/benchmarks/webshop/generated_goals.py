@@ -22,6 +22,7 @@ NO_LIMIT = 1_000_000.0
 """Price limit of a goal that names none, as in WebShop."""
 GRADES = (1, 2, 3)
 """Grades of difficulty."""
+_DRAWS = 12
 
 Product = dict[str, Any]
 Goal = dict[str, Any]
@@ -33,20 +34,25 @@ def make_goals(products: Sequence[Product]) -> dict[str, list[Goal]]:
     Goals of one split are on different products. No two goals anywhere share product and options.
     """
     rng = random.Random(SEED)
-    order = _in_turns(shuffled(rng, products))
-    halves = {split: SIZES[split] // 2 for split in ("test", "dev")}
-    fresh = {"test": order[: halves["test"]], "dev": order[halves["test"] : sum(halves.values())]}
-    rest = order[sum(halves.values()) :]
-    made = {"train": _goals_on(rest, products, SIZES["train"], [])}
+    rest = _in_turns(shuffled(rng, products))
+    made: dict[str, list[Goal]] = {}
+    for split, many in (("test", SIZES["test"] // 2), ("dev", SIZES["dev"] // 2), ("train", SIZES["train"])):
+        made[split] = _goals_on(rest, products, many, [])
+        rest = _without(rest, made[split])
     taken = [(goal["asin"], goal["goal_options"]) for goal in made["train"]]
-    by_asin = {product["asin"]: product for product in products}
-    shared = shuffled(rng, [by_asin[asin] for asin, options in taken if options])
+    asins = {asin for asin, options in taken if options}
+    shared = shuffled(rng, [product for product in products if product["asin"] in asins])
     for split in ("test", "dev"):
-        again = _goals_on(shared, products, SIZES[split] - halves[split], taken)
-        used = {goal["asin"] for goal in again}
-        shared = [product for product in shared if product["asin"] not in used]
-        made[split] = again + _goals_on(fresh[split], products, halves[split], [])
+        again = _goals_on(shared, products, SIZES[split] - len(made[split]), taken)
+        shared = _without(shared, again)
+        made[split] += again
     return {split: shuffled(rng, made[split]) for split in SIZES}
+
+
+def _without(products: Sequence[Product], goals: Sequence[Goal]) -> list[Product]:
+    """The products that none of `goals` is on."""
+    used = {goal["asin"] for goal in goals}
+    return [product for product in products if product["asin"] not in used]
 
 
 def _in_turns(products: Sequence[Product]) -> list[Product]:
@@ -99,24 +105,38 @@ def _goal(
 ) -> Goal | None:
     """A goal of this grade on `product`; None where there is none."""
     rng = random.Random(f"{SEED} {product['asin']} {grade} {len(taken)}")
+    for _ in range(_DRAWS):
+        goal = _draw(rng, product, grade)
+        if goal is None or (product["asin"], goal["goal_options"]) in taken:
+            continue
+        if grade < 3 or answers(goal, product["query"], products) == [product["asin"]]:
+            return goal
+    return None
+
+
+def _draw(rng: random.Random, product: Product, grade: int) -> Goal | None:
+    """Some goal of this grade on `product`; None where its options or attributes don't fit the grade."""
     options, known = product["options"], shuffled(rng, stated(product))
     hidden = [a for a in product["Attributes"] if a not in known]
+    early = f"{product['Title']} {product['Description']}".lower()
     if grade == 1:
         fits, many = len(options) <= 1, 1 + int(rng.random() * 2)
+        known.sort(key=lambda a: a not in early)
     elif grade == 2:
         fits, many = len(options) <= 2, 2 + int(rng.random() * 2)
     else:
         fits, many = len(options) >= 1, min(len(known), 3 + int(rng.random() * 3))
+        known.sort(key=lambda a: a in early)
         if len(options) == 1:
             many = max(many, 4)
     if not fits or len(known) < many:
         return None
-    attributes = known[:many]
+    attributes = shuffled(rng, known[:many])
     if grade == 3 and hidden and rng.random() < 0.5:
         attributes[-1] = hidden[0]
     chosen = {name: pick(rng, values) for name, values in options.items()}
     limit = _limit(rng, product["pricing"][-1], grade)
-    goal = {
+    return {
         "asin": product["asin"],
         "instruction_text": _instruction(rng, product["query"], attributes, chosen, limit),
         "attributes": attributes,
@@ -124,11 +144,6 @@ def _goal(
         "goal_options": chosen,
         "difficulty": grade,
     }
-    if (product["asin"], chosen) in taken:
-        return None
-    if grade == 3 and len(answers(goal, product["query"], products)) > 1:
-        return None
-    return goal
 
 
 def _limit(rng: random.Random, dearest: float, grade: int) -> float:

@@ -7,45 +7,49 @@ from collections.abc import Sequence
 
 from .generated_words import Kind, pick, shuffled, words
 
-_SMALL = {"and", "for", "in", "of", "on", "the", "to", "with", "up"}
+_SMALL = {"a", "and", "for", "in", "of", "on", "the", "to", "with", "up"}
 
 
 def write_texts(
-    rng: random.Random, kind: Kind, attributes: Sequence[str], options: dict[str, list[str]]
+    rng: random.Random,
+    kind: Kind,
+    names: tuple[str, str, str],
+    attributes: Sequence[str],
+    options: dict[str, list[str]],
 ) -> tuple[str, str, list[str]]:
-    """Title, description and bullet points.
+    """Title, description and bullet points of a product whose brand, line and noun are `names`.
 
     Each attribute stands in one of them, but for at most one that only the list of attributes knows.
     """
+    brand, line, noun = names
     order = shuffled(rng, attributes)
     hidden = len(order) > 4 and rng.random() < 0.35
     shown = order[1:] if hidden else order
-    in_title = shown[: int(rng.random() * 3)]
+    in_title = shown[: int(rng.random() * 2.6)]
     rest = shown[len(in_title) :]
-    described = rng.random() < 0.85
-    in_description = rest[: 1 + int(rng.random() * 2)] if described else []
+    described = noun != kind.nouns[0] or rng.random() < 0.85
+    in_description = rest[: int(rng.random() * 2.2)] if described else []
     in_bullets = rest[len(in_description) :]
-    noun = kind.nouns[0] if not described or rng.random() < 0.55 else pick(rng, kind.nouns[1:])
     fact, other_fact = shuffled(rng, kind.facts)[:2]
-    names = {
-        "brand": pick(rng, words()["brands"]),
-        "line": pick(rng, words()["lines"]),
+    said = {
+        "brand": brand,
+        "line": line,
         "noun": noun.lower(),
         "query": kind.query,
         "fact": other_fact,
         "FACT": other_fact.upper(),
     }
-    title = _title(rng, kind, noun, names, fact, in_title, options)
+    title = _title(rng, kind, names, fact, in_title, options)
     description = ""
     if described:
         openings = words()["opening"]
         if noun != kind.nouns[0]:
             openings = [text for text in openings if "{query}" in text]
         told = [pick(rng, openings), *(_told(rng, a) for a in in_description), pick(rng, words()["closing"])]
-        description = " ".join(_sentence(text.format(**names)) for text in told)
+        description = " ".join(_sentence(text.format(**said)) for text in told)
     fillers = shuffled(rng, words()["filler"])[: 1 + int(rng.random() * 2)]
     bullets = [_bullet(rng, attribute) for attribute in in_bullets]
-    bullets = shuffled(rng, bullets + [_sentence(text.format(**names)) for text in fillers])
+    bullets = shuffled(rng, bullets + [_sentence(text.format(**said)) for text in fillers])
     return title, description, bullets
 
 
@@ -61,18 +65,19 @@ def _sentence(text: str) -> str:
 def _title(
     rng: random.Random,
     kind: Kind,
-    noun: str,
-    names: dict[str, str],
+    names: tuple[str, str, str],
     fact: str,
     attributes: Sequence[str],
     options: dict[str, list[str]],
 ) -> str:
     lists = words()
-    lead = [names["brand"], names["line"] if rng.random() < 0.45 else "", kind.who]
+    brand, line, noun = names
+    lead = [brand, line if rng.random() < 0.45 else "", kind.who]
     lead += [a for a in attributes if a in lists["adjectives"]]
     lead.append(noun)
-    lead += [f"with {a}" for a in attributes if a in lists["features"]]
-    lead += [f"for {a}" for a in attributes if a in lists["uses"]]
+    for sort, before in (("features", "with "), ("uses", "for ")):
+        found = [a for a in attributes if a in lists[sort]]
+        lead += [before + " and ".join(found)] if found else []
     tail = [fact] if rng.random() < 0.7 else []
     if rng.random() < 0.3:
         tail.append(next(other for other in shuffled(rng, kind.nouns) if other != noun))

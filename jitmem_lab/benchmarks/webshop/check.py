@@ -81,9 +81,11 @@ def check_rewards(catalogue: Catalogue, rows: Iterator[Mapping[str, Any]]) -> di
     total = equal = parts_equal = 0
     differ: list[dict[str, Any]] = []
     for row in rows:
-        ours = score(
-            _product(catalogue, row["purchased"]), Goal.of(row["goal"]), row["options"], row["price"]
-        )
+        product = catalogue.product(row["purchased"])
+        if product is None:
+            ours = Score(math.nan, {"product": "not in this folder"})
+        else:
+            ours = score(product, Goal.of(row["goal"]), row["options"], row["price"])
         wrong = _differences(ours.parts, row["info"])
         same = _close(ours.reward, row["reward"])
         if not same:

@@ -111,9 +111,9 @@ def fitted(
 
     What is too long is shortened in this order, each time no more than needed: the oldest tool results keep
     their head and tail; the oldest turns behind the first message are left out, which that message then
-    says; what was seen last loses its middle. The system message is never touched: where it alone is too
-    long, the server says so. Every cut leaves a mark in the text, and calls are recorded with their exact
-    messages.
+    says; of what is left, the longest texts lose their middle. The system message is never touched: where it
+    alone is too long, the server says so. Every cut leaves a mark in the text, and calls are recorded with
+    their exact messages.
     """
     kept = list(messages)
     over = prompt_tokens(kept, tools, count) - budget
@@ -131,10 +131,12 @@ def fitted(
     if turns:
         kept[1] = _with_text(kept[1], f"{kept[1].content}\n\n{LEFT_OUT.format(turns=turns)}")
     if over > 0:
-        last = kept[-1]
-        left = int(count(last.content) - over)
-        text = fit([last.content], left, count)[0].text
-        kept[-1] = _with_text(last, text or cut_middle(last.content, KEPT_CHARS).text)
+        texts = [message.content for message in kept[1:]]
+        cut = fit(texts, int(sum(map(count, texts)) - over), count)
+        kept[1:] = [
+            _with_text(message, short.text or cut_middle(message.content, KEPT_CHARS).text)
+            for message, short in zip(kept[1:], cut, strict=True)
+        ]
     return tuple(kept)
 
 

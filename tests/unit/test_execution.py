@@ -16,6 +16,7 @@ from jitmem_lab.models.base import Reply
 from jitmem_lab.records import Step, Task, Trajectory, Usage
 from jitmem_lab.session import Session
 
+from .desk import RULES, TOOLS, DeskBenchmark
 from .doubles import RuleModel
 
 pytestmark = pytest.mark.unit
@@ -190,6 +191,68 @@ def test_an_empty_admissible_list_asks_nobody_and_does_not_end_the_run() -> None
     assert done.outcome == "success", "what isn't listed may work all the same"
 
 
+def at_the_desk(*answers: str, user: Any = None) -> tuple[Trajectory, Any, Session]:
+    """An episode of an open world, played by written actions."""
+    bench, session = DeskBenchmark(1, user), Session()
+    task, model = bench.tasks()[0], scripted(*answers)
+    env = bench.make_env(task, session)
+    done = Executor(model, temperature=0.0).play(env, task, "Be kind.", session, max_steps=len(answers))
+    return done, env, session
+
+
+def test_a_written_action_of_an_open_world_is_a_call_or_a_message_taken_as_it_stands() -> None:
+    message = "Dear  Mia,\n\n  1. I found it.\n\t2. I refund it.\n\nGood bye"
+    answers = [
+        "I look.\n<action>\nfind(user='mia')\n</action>",
+        f"<think>Tell her.</think><action>\n{message}\n</action>",
+        '<action>{"name": "refund",\n "arguments": {"order": 7}}</action>',
+        "<action>refund(order=7,\n  why='late')</action>",
+        "No block at all: find(user='mia')",
+        "<action> </action>",
+        "<action>never closed",
+        "<action>done()</action>",
+    ]
+    done, env, session = at_the_desk(*answers)
+    written = ["find(user='mia')", message, '{"name": "refund",\n "arguments": {"order": 7}}']
+    assert [step.action for step in done.steps] == [
+        *written,
+        "refund(order=7,\n  why='late')",
+        "",
+        "",
+        "",
+        "done()",
+    ]
+    assert env.received == [step.action for step in done.steps if step.action]
+    assert [step.valid for step in done.steps] == [True, True, True, False, False, False, False, True]
+    assert [step.speaker for step in done.steps] == ["", "tool", "", "tool", "tool", "", "", ""]
+    assert [step.observation for step in done.steps[5:]] == [NO_ACTION] * 3
+    assert (done.outcome, done.final_observation) == ("success", "Closed.")
+    assert done.parts == {"DB": True}
+    assert all(call.tools == () for call in session.calls)
+
+
+def test_a_written_prompt_of_an_open_world_holds_rules_tools_and_advice_each_time() -> None:
+    _, _, session = at_the_desk(*["<action>find(user='mia')</action>"] * 4)
+    for call in session.calls:
+        prompt = "\n".join(message.content for message in call.messages)
+        assert RULES in prompt
+        assert "Be kind." in prompt
+        assert "A ticket: refund order 7." in prompt
+        assert all(f"{tool['function']['name']}(" in prompt for tool in TOOLS)
+        assert "refund(order: integer) - refund" in prompt
+
+
+def test_a_written_message_reaches_the_user_whose_answer_is_the_next_observation() -> None:
+    user = scripted("I am Mia.", "Order 7.", "Bye. ###STOP###")
+    answers = ["<action>Which\norder?</action>", "<action>refund(order=7)</action>", "<action>Done.</action>"]
+    done, _, session = at_the_desk(*answers, user=user)
+    assert done.outcome == "success"
+    assert [step.speaker for step in done.steps] == ["user", "user", "tool"]
+    assert done.steps[1].observation == "Order 7."
+    assert [call.role for call in session.calls] == ["user", "executor"] * 2 + ["executor", "user"]
+    assert session.calls[2].messages[-1].content == "Which\norder?"
+
+
 def test_no_repeat_does_nothing_when_writing() -> None:
     executor = Executor(RuleModel(), no_repeat=3)
     assert executor.settings()["no_repeat"] == 0
@@ -283,6 +346,8 @@ def test_the_bank_gets_raw_texts_without_thinking_and_nothing_else_changes() -> 
         {"prompt": "curator"},
         {"prompt": "executor_choose"},
         {"prompt": "executor_write", "act": "choose"},
+        {"prompt": "executor_write", "act": "tools"},
+        {"prompt": "executor_tools", "act": "choose"},
     ],
 )
 def test_wrong_settings_are_refused(options: dict[str, Any]) -> None:

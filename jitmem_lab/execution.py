@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
@@ -83,6 +84,8 @@ class Executor:
                 "[[system]] section only, which the conversation follows"
             )
         self.max_observation_chars = max_observation_chars
+        # A conversation is counted anew at each step, which takes tens of milliseconds at 200 turns.
+        self._count = functools.lru_cache(maxsize=8192)(model.count_tokens)
         self.sampling = Sampling(
             temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, thinking=thinking
         )
@@ -129,7 +132,7 @@ class Executor:
             context = self.model.context
             budget = max(context - self.sampling.max_tokens, context // 2)
             whole = conversation(system, past, now, self._shown)
-            return fitted(whole, first.tools, budget / scale, self.model.count_tokens)
+            return fitted(whole, first.tools, budget / scale, self._count)
         return self.prompt.messages(
             task=task.description,
             advice=told_advice,
@@ -222,8 +225,7 @@ class Executor:
         session: Session,
     ) -> list[tuple[str, str]]:
         """What the model wrote and the action in it: one pair, or one a call where it calls several tools."""
-        count = self.model.count_tokens
-        scale = token_scale(session.calls, first.tools, count) if self.act == "tools" else 1.0
+        scale = token_scale(session.calls, first.tools, self._count) if self.act == "tools" else 1.0
         messages = self.messages(task, payload, past, now, first, scale)
         if self.act == "choose":
             barred = {step.action for step in past[-self.no_repeat :]} if self.no_repeat else set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,7 +42,7 @@ def conversation(
     messages, called = [system], ""
     for number, step in enumerate(past, 1):
         messages += _seen(shown(step.observation), step.speaker, called)
-        call = parse_call(step.action)
+        call = _parsed(step.action)
         if call is None:
             called = ""
             messages.append(Message(role="assistant", content=step.action or NO_ANSWER))
@@ -52,6 +53,9 @@ def conversation(
             text = strip_thinking((_written(step.raw) or {}).get("text", ""))
             messages.append(Message(role="assistant", content=text, tool_calls=(call,)))
     return messages + _seen(shown(now.text), now.speaker, called)
+
+
+_parsed = functools.lru_cache(maxsize=8192)(parse_call)
 
 
 def _seen(text: str, speaker: str, called: str) -> list[Message]:
@@ -156,8 +160,8 @@ def prompt_tokens(messages: Sequence[Message], tools: Sequence[Tool], count: Cal
 
 
 def _tokens(message: Message, count: Callable[[str], int]) -> int:
-    called = "".join(format_call(call) for call in message.tool_calls)
-    return count(message.content) + count(called) + _PER_MESSAGE
+    called = "".join(f"{call.name}{json.dumps(call.arguments)}" for call in message.tool_calls)
+    return count(message.content) + (count(called) if called else 0) + _PER_MESSAGE
 
 
 def token_scale(calls: Sequence[Call], tools: Sequence[Tool], count: Callable[[str], int]) -> float:

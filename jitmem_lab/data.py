@@ -19,7 +19,7 @@ Kind = Literal["packed", "download", "generated"]
 
 ALFWORLD_SPLITS = ("train", "valid_train", "valid_seen", "valid_unseen")
 _SHARED_FILES = ("alfred.domain.pddl", "alfred.grammar.twl2")
-BENCHMARKS = ("alfworld",)
+BENCHMARKS = ("alfworld", "webshop")
 """Benchmarks whose data this module looks for."""
 
 
@@ -29,7 +29,7 @@ class DataSource(NamedTuple):
     benchmark: str
     """The benchmark."""
     kind: Kind
-    """packed: our folder layout; download: what alfworld-download leaves; generated: made by the package."""
+    """packed: our folder layout; download: as their makers ship them; generated: made by the package."""
     origin: str
     """Who pointed there: JITMEM_DATA, cache, alfworld-download, or package."""
     path: Path | None
@@ -66,8 +66,9 @@ def find(benchmark: str) -> DataSource:
 def advice(benchmark: str) -> str:
     """What to do to get real data, as one clause."""
     tool = ", or run alfworld-download" if benchmark == "alfworld" else ""
+    files = " with items_shuffle.json and items_ins_v2.json" if benchmark == "webshop" else ""
     where = cache_dir() / "data" / benchmark
-    return f"set JITMEM_DATA to a folder that holds {benchmark}/, put that folder at {where}{tool}"
+    return f"set JITMEM_DATA to a folder that holds {benchmark}/{files}, put that folder at {where}{tool}"
 
 
 def alfworld_splits(source: DataSource) -> list[str]:
@@ -94,8 +95,24 @@ def report() -> list[dict[str, Any]]:
             problem = str(error)
         base = {"benchmark": benchmark, "origin": source.origin, "kind": source.kind}
         base["path"] = str(source.path or "")
-        rows += _alfworld_rows(source, base, problem)
+        add = _alfworld_rows if benchmark == "alfworld" else _webshop_rows
+        rows += add(source, base, problem)
     return rows
+
+
+def _webshop_rows(source: DataSource, base: dict[str, Any], problem: str) -> list[dict[str, Any]]:
+    from .benchmarks.webshop.files import GENERATED_SPLITS, REAL_SPLITS, find_sets, set_of
+
+    sets = find_sets(source.path) if source.path else {}
+    rows: list[dict[str, Any]] = []
+    for split in REAL_SPLITS:
+        found = set_of(split) in sets
+        note = "" if found else problem or advice("webshop")
+        rows.append({**base, "split": split, "found": found, "games": None, "note": note})
+        if not found:
+            rows[-1].update(origin="", kind="", path="" if problem else base["path"])
+    made = {"benchmark": "webshop", "origin": "package", "kind": "generated", "path": "", "note": ""}
+    return rows + [{**made, "split": split, "found": True, "games": None} for split in GENERATED_SPLITS]
 
 
 def _alfworld_rows(source: DataSource, base: dict[str, Any], problem: str) -> list[dict[str, Any]]:
@@ -143,8 +160,10 @@ def _kind(benchmark: str, folder: Path) -> Kind | None:
     """Which layout `folder` holds; None for neither."""
     if not folder.is_dir():
         return None
-    if benchmark != "alfworld":
-        return "packed" if any(folder.iterdir()) else None
+    if benchmark == "webshop":
+        from .benchmarks.webshop.files import find_sets, is_packed
+
+        return ("packed" if is_packed(folder) else "download") if find_sets(folder) else None
     packed = any((folder / f"{split}.jsonl.xz").is_file() for split in ALFWORLD_SPLITS)
     if packed and all((folder / name).is_file() for name in _SHARED_FILES):
         return "packed"

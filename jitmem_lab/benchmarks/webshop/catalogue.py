@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ... import data
 from ...errors import UserError
-from . import search
+from . import search, store
 from .files import GENERATED_SPLITS, SetFiles, find_sets
 from .products import Product, from_loaded
 from .reading import read_products
-from .store import open_shelf, prepare
 
 PRICE_SEED = 0
 """Seed of the prices within a product's range, and of the goals' limits."""
@@ -60,6 +58,27 @@ class Catalogue:
         return self._prices(product)
 
 
+class Place(NamedTuple):
+    """Where a set of products lies."""
+
+    name: str
+    """generated, small or full."""
+    path: str = ""
+    """The folder: of the small set's files, or the full set's prepared one; empty for the generated set."""
+
+
+def locate(name: str) -> Place:
+    """Where a set lies; the full one is prepared on disk the first time, which takes minutes.
+
+    Raises:
+        UserError: Its files are not here, or can't be read.
+    """
+    if name == "generated":
+        return Place(name)
+    files = set_files(name)
+    return Place(name, str(store.prepare(files) if name == "full" else files.products.parent))
+
+
 def set_files(name: str) -> SetFiles:
     """The files of the small or the full set; `UserError` where they aren't."""
     source = data.find("webshop")
@@ -74,45 +93,42 @@ def set_files(name: str) -> SetFiles:
 
 
 @functools.lru_cache(maxsize=4)
-def products_of(name: str) -> tuple[Product, ...]:
-    """All products of the generated or the small set, in memory."""
-    if name == "generated":
+def products_at(place: Place) -> Sequence[Product]:
+    """All products of a set; those of the full one are read from disk when they are asked for."""
+    if place.name == "generated":
         from . import generated
 
         return tuple(map(from_loaded, generated.products()))
-    return read_all(set_files(name))
+    if place.name == "small":
+        return read_all(find_sets(Path(place.path))["small"])
+    return store.open_shelf(Path(place.path))[0]
+
+
+@functools.lru_cache(maxsize=4)
+def hash_at(place: Place) -> str:
+    """Hash of all that the products of a set say, 16 hex digits."""
+    kept = store.kept_hash(Path(place.path)) if place.name == "full" else ""
+    return kept or store.content_hash(products_at(place))
+
+
+@functools.lru_cache(maxsize=4)
+def catalogue_at(place: Place) -> Catalogue:
+    """The catalogue of a set."""
+    if place.name == "generated":
+        from . import generated
+
+        prices = generated.prices()
+        return Catalogue(products_at(place), prices=lambda product: prices[product.asin])
+    if place.name == "small":
+        return Catalogue(products_at(place))
+    shelf, asins, index = store.open_shelf(Path(place.path))
+    return Catalogue(shelf, index, asins)
 
 
 def read_all(files: SetFiles) -> tuple[Product, ...]:
     """All products of a set's files; `UserError` if there is none."""
-    found = tuple(read_products(files))
-    if not found:
+    found: Iterable[Product] = read_products(files)
+    products = tuple(found)
+    if not products:
         raise UserError(f"{files.products} holds no product: download it again")
-    return found
-
-
-@functools.lru_cache(maxsize=4)
-def load_catalogue(name: str) -> Catalogue:
-    """The catalogue of a set: generated, small or full; the full one is prepared on disk the first time."""
-    if name == "generated":
-        from . import generated
-
-        prices = generated.prices()
-        return Catalogue(products_of(name), prices=lambda product: prices[product.asin])
-    if name == "small":
-        return Catalogue(products_of(name))
-    return open_catalogue(prepare(set_files(name)))
-
-
-def open_catalogue(folder: Path) -> Catalogue:
-    """The catalogue of a folder that `store.prepare` made."""
-    shelf, asins, index = open_shelf(folder)
-    return Catalogue(shelf, index, asins)
-
-
-def content_hash(products: Iterable[Product]) -> str:
-    """Hash of all that a set of products says, 16 hex digits."""
-    digest = hashlib.sha256()
-    for product in products:
-        digest.update(json.dumps(product).encode("ascii"))
-    return digest.hexdigest()[:16]
+    return products

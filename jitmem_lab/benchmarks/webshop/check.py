@@ -21,7 +21,7 @@ from .files import find_sets
 from .goals import Goal, synthetic_goals
 from .products import Product
 from .reading import read_records
-from .reward import score
+from .reward import Score, score
 from .search import HITS, K1, B
 
 TOLERANCE = 1e-9
@@ -83,7 +83,7 @@ def check_rewards(catalogue: Catalogue, rows: Iterator[Mapping[str, Any]]) -> di
     for row in rows:
         product = catalogue.product(row["purchased"])
         if product is None:
-            ours = Score(math.nan, {"product": "not in this folder"})
+            ours = Score(-1.0, {"product": "not in this folder"})
         else:
             ours = score(product, Goal.of(row["goal"]), row["options"], row["price"])
         wrong = _differences(ours.parts, row["info"])

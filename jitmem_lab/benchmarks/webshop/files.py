@@ -50,6 +50,11 @@ def find_sets(folder: Path) -> dict[str, SetFiles]:
     return found
 
 
+def is_packed(folder: Path) -> bool:
+    """Whether a folder is in our own layout rather than WebShop's."""
+    return _first(folder, *PACKED) is not None
+
+
 def _first(folder: Path, *names: str) -> Path | None:
     paths = (folder / f"{name}{ending}" for name in names for ending in _ENDINGS)
     return next((path for path in paths if path.is_file()), None)

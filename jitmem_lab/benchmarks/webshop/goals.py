@@ -60,6 +60,10 @@ class Goal(NamedTuple):
                 f"this is no WebShop goal ({type(error).__name__}: {error}): {record!r:.200}"
             ) from None
 
+    def record(self) -> dict[str, Any]:
+        """What `of` reads, in JSON's types."""
+        return {**self._asdict(), "attributes": list(self.attributes)}
+
     def wanted_options(self) -> list[Any]:
         """The options as the reward compares them: (name, value) pairs, or values."""
         return list(self.goal_options.items() if isinstance(self.goal_options, dict) else self.goal_options)

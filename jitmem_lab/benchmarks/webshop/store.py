@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import mmap
 import shutil
 import tempfile
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -14,7 +16,8 @@ from typing import Any, overload
 import numpy as np
 
 from ...data import cache_dir
-from ...records import content_hash
+from ...errors import UserError
+from ...records import content_hash as hash_of
 from . import search
 from .files import SetFiles
 from .products import Product
@@ -22,7 +25,7 @@ from .reading import read_products
 
 FORMAT = 1
 """Version of the folder's layout, and of what `products.py` makes of a record."""
-_LINES, _ENDS, _ASINS = "products.jsonl", "ends.npy", "asins.json"
+_LINES, _ENDS, _ASINS, _HASH = "products.jsonl", "ends.npy", "asins.json", "hash.txt"
 
 
 class Shelf(Sequence[Product]):
@@ -61,7 +64,7 @@ def _product(values: list[Any]) -> Product:
 
 def folder_of(files: SetFiles) -> Path:
     """Where a set is kept; another folder as soon as one of its files changes."""
-    return cache_dir() / "webshop" / f"{files.name}-{content_hash([FORMAT, files.state()])}"
+    return cache_dir() / "webshop" / f"{files.name}-{hash_of([FORMAT, files.state()])}"
 
 
 def prepare(files: SetFiles) -> Path:
@@ -84,21 +87,45 @@ def prepare(files: SetFiles) -> Path:
 
 
 def _write(folder: Path, products: Iterable[Product]) -> None:
-    ends: list[int] = []
+    ends = array("q")
     asins: list[str] = []
+    digest = hashlib.sha256()
 
     def texts() -> Iterator[str]:
         with (folder / _LINES).open("wb") as lines:
             for product in products:
-                lines.write(json.dumps(product).encode("ascii"))
+                line = product_line(product)
+                lines.write(line)
+                digest.update(line)
                 ends.append(lines.tell())
                 asins.append(product.asin)
                 yield product.text()
 
     index = search.build(texts(), asins)
+    if not asins:
+        raise UserError("the full set's file holds no product: download it again")
+    (folder / _HASH).write_text(digest.hexdigest()[:16], encoding="ascii")
     index.save(folder)
     np.save(folder / _ENDS, np.array(ends, np.int64))
     (folder / _ASINS).write_text(json.dumps(asins), encoding="utf-8")
+
+
+def product_line(product: Product) -> bytes:
+    """A product as it is stored and hashed."""
+    return json.dumps(product).encode("ascii")
+
+
+def content_hash(products: Iterable[Product]) -> str:
+    """Hash of all that a set of products says, 16 hex digits."""
+    digest = hashlib.sha256()
+    for product in products:
+        digest.update(product_line(product))
+    return digest.hexdigest()[:16]
+
+
+def kept_hash(folder: Path) -> str:
+    """`content_hash` of the products in a prepared folder."""
+    return (folder / _HASH).read_text(encoding="ascii")
 
 
 def open_shelf(folder: Path) -> tuple[Shelf, list[str], search.Index]:

@@ -84,3 +84,35 @@ def check_webshop(oracles: Path, as_json: bool) -> None:
         return dict(check_oracles(oracles))
 
     emit(as_json, work, facts)
+
+
+@check_group.command("contract")
+@benchmark_argument
+@split_option
+@json_option
+def check_contract_command(benchmark: str, split: str | None, as_json: bool) -> int:
+    """Check what every benchmark must hold, on BENCHMARK.
+
+    BENCHMARK is a name, or one's own module:Class or file.py:Class. The exit code is 1 where a check fails.
+    """
+    failed: list[dict[str, Any]] = []
+
+    def work() -> dict[str, Any]:
+        import contextlib
+
+        from . import load_benchmark
+        from .contract import check_contract
+
+        with contextlib.closing(load_benchmark(benchmark, split=split)) as loaded:
+            rows = check_contract(loaded)
+            failed.extend(row for row in rows if not row["ok"])
+            return {"benchmark": loaded.name, "split": loaded.split, "ok": not failed, "rows": rows}
+
+    emit(as_json, work, _contract_table)
+    return 1 if failed else 0
+
+
+def _contract_table(result: dict[str, Any]) -> str:
+    rows = [{**row, "ok": "ok" if row["ok"] else "FAILED"} for row in result["rows"]]
+    verdict = "holds" if result["ok"] else "is broken"
+    return f"{table(rows, '', limit=300)}\n{result['benchmark']} {result['split']}: the contract {verdict}"

@@ -14,19 +14,21 @@ from ..errors import UserError
 from ..records import Task, Trajectory
 from ..session import Session
 from .base import Env, Observation
+from .loading import class_target
 from .workers import RemoteEnv, WorkerPool
 
 
 class PooledBenchmark:
     """The shared half of a benchmark; see `jitmem_lab.benchmarks.base.Benchmark` for the methods.
 
-    A subclass sets the class attributes and gives `load`, `spec`, `oracle` and `version`.
+    A subclass sets the class attributes and gives `load`, `oracle` and `version`.
 
     Args:
         split: One of `splits`.
         pool: The worker processes. Their host's `open(spec)` gives an object with `reset()` and
             `step(action)`, both answering with the fields of an `Observation` as a dict or in order,
-            and `close()`.
+            and `close()` if it has something to close. None makes the class itself the host: it has such
+            an `open`, and lies in a file that a worker can read.
     """
 
     name = ""
@@ -35,9 +37,9 @@ class PooledBenchmark:
     tells_at_reset = False
     splits: tuple[str, ...] = ()
 
-    def __init__(self, split: str, pool: WorkerPool) -> None:
+    def __init__(self, split: str, pool: WorkerPool | None = None) -> None:
         self.split = split
-        self.pool = pool
+        self.pool = pool or WorkerPool(class_target(type(self)), {"split": split})
         self._loaded: dict[str, dict[str, Task]] = {}
         self.split_tasks(split, limit=0)
 
@@ -45,9 +47,13 @@ class PooledBenchmark:
         """All tasks of a split, in the data's order; `UserError` where it can't be had."""
         raise NotImplementedError
 
+    def task(self, split: str, task_id: str, description: str, **more: Any) -> Task:
+        """A task of this benchmark, for `load`; `more` are other fields of a `Task`."""
+        return Task(benchmark=self.name, split=split, task_id=task_id, description=description, **more)
+
     def spec(self, task: Task) -> Any:
         """What the host's `open` is given to make the environment of `task` (JSON only)."""
-        raise NotImplementedError
+        return task.model_dump()
 
     def oracle(self, task: Task) -> list[str]:
         """Actions that solve `task`, known without any model."""
@@ -60,8 +66,8 @@ class PooledBenchmark:
 
     @property
     def train_split(self) -> str:
-        """The split that demonstrations come from."""
-        return self.split
+        """The split that demonstrations come from: `train`, unless a subclass says another."""
+        return "train" if "train" in self.splits else self.split
 
     def tasks(self, limit: int | None = None, order: int | None = None) -> list[Task]:
         """Tasks of the split; `order` is the seed of a permutation, taken before `limit`."""
@@ -173,7 +179,9 @@ class PooledEnv:
 def observation(answer: Any) -> Observation:
     """What a worker answered, as an observation."""
     seen = Observation(**answer) if isinstance(answer, dict) else Observation(*answer)
-    return seen._replace(admissible=tuple(seen.admissible), tools=tuple(seen.tools))
+    return seen._replace(
+        admissible=tuple(seen.admissible), reward=float(seen.reward), tools=tuple(seen.tools)
+    )
 
 
 def package_version(package: str) -> str:

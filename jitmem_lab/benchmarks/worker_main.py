@@ -36,7 +36,7 @@ def _answer(host: Any, envs: dict[int, Any], request: dict[str, Any]) -> dict[st
             return {"ok": None}
         if request["op"] == "close":
             env = envs.pop(request["env"], None)
-            if env is not None:
+            if hasattr(env, "close"):
                 env.close()
             return {"ok": None}
         owner = host if request["op"] == "host" else envs[request["env"]]

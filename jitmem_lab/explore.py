@@ -181,6 +181,7 @@ class Explorer:
         if text is not None:
             curator.prompt = curator.prompt._replace(name="(edited)", text=text)
         session = Session(config.seed, episode_key(self.task))
+        session.phase = "recall"
         curated = curator.curate(self.task, self.traces(config.k).traces, session)
         recall = self.traces(config.k).model_copy(
             update={"payload": curated.payload, "traces": curated.traces}
@@ -220,6 +221,7 @@ class Explorer:
         config = self.config
         executor = make_executor(config, self._model(config.model))
         session = Session(config.seed, episode_key(attempt.task))
+        session.phase = "act"
         env = self.benchmark.make_env(attempt.task, session)
         try:
             attempt.trajectory = executor.play(

@@ -22,7 +22,9 @@ SCHEMA_VERSION = 1
 """Version of the records on disk; a reader refuses a newer one."""
 
 Outcome = Literal["success", "failure", "error"]
-Role = Literal["executor", "curator", "judge", "distiller", "user"]
+Role = Literal["executor", "curator", "judge", "distiller", "user", "embedder"]
+Phase = Literal["recall", "act", "judge", "write", ""]
+"""When in an episode's life a model is asked: before it, in it, of it, after it; empty where unknown."""
 Tool = dict[str, Any]
 """A tool as servers take it: `{"type": "function", "function": {"name", "description", "parameters"}}`."""
 
@@ -145,6 +147,8 @@ class Call(Record):
 
     role: Role
     """For whom the call was made."""
+    phase: Phase = ""
+    """When it was made."""
     model: str
     """The model's name."""
     messages: tuple[Message, ...]
@@ -353,7 +357,7 @@ class Episode(Record):
     def _plain(self, value: dict[str, int]) -> dict[str, int]:
         return {str(name): int(seed) for name, seed in value.items()}
 
-    def usage(self) -> dict[str, Usage]:
-        """Usage by role."""
-        roles = sorted({call.role for call in self.calls})
-        return {role: Usage.total(c.usage for c in self.calls if c.role == role) for role in roles}
+    def usage(self, by: Literal["role", "phase"] = "role") -> dict[str, Usage]:
+        """Usage by role, or by phase."""
+        names = sorted({getattr(call, by) for call in self.calls})
+        return {name: Usage.total(c.usage for c in self.calls if getattr(c, by) == name) for name in names}

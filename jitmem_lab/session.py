@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from .errors import InfrastructureError
 from .models.base import ChatModel, Choice, Reply
 from .models.retrying import STOP
-from .records import Call, Message, Role, Sampling, Tool, content_hash
+from .records import Call, Message, Phase, Role, Sampling, Tool, content_hash
+
+if TYPE_CHECKING:
+    from .embedding import Embedder, Vectors
 
 
 class Interrupted(InfrastructureError):
@@ -39,6 +43,8 @@ class Session:
         self.seeds: dict[str, int] = {}
         self._stop = stop
         self._on_call = on_call
+        self.phase: Phase = ""
+        """When the calls that follow are made; recorded with each."""
 
     def seed(self, name: str) -> int:
         """A 31-bit seed for one named use, the same in every run of the same seed and episode."""
@@ -82,6 +88,7 @@ class Session:
         self.check()
         base = Call(
             role=role,
+            phase=self.phase,
             model=model.name,
             messages=tuple(messages),
             sampling=sampling,
@@ -108,7 +115,13 @@ class Session:
     ) -> Choice:
         """A ranking of options; the call is recorded, a failed one too."""
         self.check()
-        base = Call(role=role, model=model.name, messages=tuple(messages), options=tuple(options))
+        base = Call(
+            role=role,
+            phase=self.phase,
+            model=model.name,
+            messages=tuple(messages),
+            options=tuple(options),
+        )
         try:
             with self._stoppable():
                 choice = model.choose(messages, options)
@@ -123,6 +136,20 @@ class Session:
         }
         self._add(base.model_copy(update=update))
         return choice
+
+    def embed(self, model: Embedder, texts: Sequence[str]) -> Vectors:
+        """One vector a text, of length 1; the call is recorded, a failed one too."""
+        self.check()
+        words = tuple(Message(role="user", content=text) for text in texts)
+        base = Call(role="embedder", phase=self.phase, model=model.name, messages=words)
+        try:
+            with self._stoppable():
+                given = model.embed(texts)
+        except InfrastructureError as error:
+            self._add(base.model_copy(update={"error": str(error), "finish": "error"}))
+            raise
+        self._add(base.model_copy(update={"usage": given.usage}))
+        return given.vectors
 
     def _add(self, call: Call) -> None:
         self.calls.append(call)

@@ -320,11 +320,14 @@ class _Stream:
         error: str | None = None
         try:
             session.check()
+            session.phase = "act"
             env = self.benchmark.make_env(slot.task, session)
             with contextlib.closing(env):
                 first = env.reset()
                 task = told(slot.task, first)
+                session.phase = "recall"
                 recall = self.memory.recall(task, snapshot, session)
+                session.phase = "act"
                 trajectory = self.executor.play(
                     env,
                     task,
@@ -334,6 +337,7 @@ class _Stream:
                     environment=f"{self.benchmark.name} {self.benchmark.version}",
                     first=first,
                 )
+            session.phase = "judge"
             verdict = self._verdict(trajectory, session)
         except Interrupted:
             raise
@@ -374,9 +378,11 @@ class _Stream:
         line: dict[str, Any] = {"key": episode.key, "position": episode.position, "batch": episode.batch}
         try:
             if episode.verdict.source == "none" and episode.trajectory is not None and self.judge is not None:
+                session.phase = "judge"
                 verdict = self.judge.verdict(episode.trajectory, session)
                 episode = episode.model_copy(update={"verdict": verdict})
                 line["verdict"] = verdict.model_dump()
+            session.phase = "write"
             line["change"] = self.memory.remember(episode, session)
         except Interrupted:
             raise KeyboardInterrupt from None

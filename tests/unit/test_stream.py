@@ -502,3 +502,15 @@ def test_a_hidden_key_stays_the_key_when_the_reset_tells_the_task(tmp_path):
 
     run = stream(tmp_path / "r", bench=Hidden(4), memory="raw", n=4)
     assert {e.recall.query for e in run.latest()} == {f"secret b{i}" for i in range(4)}
+
+
+def test_each_call_says_in_which_phase_it_was_made(tmp_path):
+    rule = lambda text, _: '{"success": true}' if "Did the agent" in text else "<action>press red</action>"  # noqa: E731
+    model = RuleModel(rule=rule)
+    run = stream(tmp_path / "r", n=6, batch_size=2, model=model, gate="judge", judge=Judge(model))
+    pairs = {(call.role, call.phase) for episode in run.latest() for call in episode.calls}
+    assert pairs == {("curator", "recall"), ("executor", "act"), ("judge", "judge")}
+    episode = next(e for e in run.latest() if e.recall.payload)
+    phases = episode.usage(by="phase")
+    assert set(phases) == {"recall", "act", "judge"}
+    assert sum(u.calls for u in phases.values()) == sum(u.calls for u in episode.usage().values())

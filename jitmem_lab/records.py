@@ -168,7 +168,7 @@ class Call(Record):
     scores: tuple[float, ...] | None = None
     """Mean log-probability of each option."""
     finish: str = "stop"
-    """Why the answer ended: stop, length, choice, error."""
+    """Why the answer ended: stop, length, tool_calls, choice, error."""
     usage: Usage = Usage()
     """What it cost."""
     error: str | None = None

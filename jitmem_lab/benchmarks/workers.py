@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -68,7 +69,7 @@ def _read(sock: socket.socket, size: int, deadline: float | None) -> bytes:
 class _Worker:
     """One process with its socket; calls are serialised by its lock."""
 
-    def __init__(self, target: str, options: dict[str, Any]) -> None:
+    def __init__(self, target: str, options: dict[str, Any], python: str) -> None:
         self.lock = threading.Lock()
         self.live = 0
         self.opened = 0
@@ -86,7 +87,7 @@ class _Worker:
         env = dict(os.environ, PYTHONHASHSEED="0", **dict.fromkeys(_THREAD_VARIABLES, "1"))
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", code],
+                [python, "-P", "-c", code],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self.stderr,
@@ -210,6 +211,7 @@ class WorkerPool:
         timeout: Seconds for one call; past it the worker is killed.
         start_timeout: Extra seconds for a worker's first call, which waits for its imports.
         max_opens: Environments after which a worker is replaced by a fresh one.
+        python: Path of another interpreter to run the workers; None takes this one.
     """
 
     def __init__(
@@ -220,15 +222,19 @@ class WorkerPool:
         timeout: float = 60.0,
         start_timeout: float = 120.0,
         max_opens: int = 1000,
+        python: str | None = None,
     ) -> None:
         if workers is not None and workers < 1:
             raise UserError(f"workers must be at least 1, not {workers}")
+        if python is not None and shutil.which(python) is None:
+            raise UserError(f"there is no interpreter {python!r} to run the workers with")
         self.limit = workers or cpu_count()
         self.timeout = timeout
         self.start_timeout = start_timeout
         self._target = target
         self._options = options or {}
         self._max_opens = max_opens
+        self._python = python or sys.executable
         self._workers: list[_Worker] = []
         self._lock = threading.Lock()
         self._counter = 0
@@ -288,7 +294,7 @@ class WorkerPool:
         usable = [worker for worker in self._workers if worker.opened < self._max_opens]
         best = min(usable, key=lambda worker: worker.live, default=None)
         if best is None or (best.live and len(usable) < self.limit):
-            best = _Worker(self._target, self._options)
+            best = _Worker(self._target, self._options, self._python)
             self._workers.append(best)
         return best
 

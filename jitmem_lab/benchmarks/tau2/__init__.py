@@ -1,0 +1,1 @@
+"""τ²-bench: customer service by tool calls, alone with a ticket or in talk with a simulated user."""

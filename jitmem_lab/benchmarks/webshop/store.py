@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+from tqdm import tqdm
 
 from ...data import cache_dir
 from ...errors import UserError
@@ -93,7 +94,7 @@ def _write(folder: Path, products: Iterable[Product]) -> None:
 
     def texts() -> Iterator[str]:
         with (folder / _LINES).open("wb") as lines:
-            for product in products:
+            for product in tqdm(products, "WebShop's products, once", unit=" products", delay=5):
                 line = product_line(product)
                 lines.write(line)
                 digest.update(line)

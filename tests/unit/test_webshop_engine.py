@@ -59,8 +59,8 @@ def test_the_pages_read_as_the_originals():
     assert list(results.clickables) == ["back to search", "next >", "a000000001", "a000000002"]
     item = shopping.step("click[a000000001]").page
     assert item.text == (
-        f"{HEAD} [SEP] < Prev [SEP] color [SEP] red | blue [SEP] green [SEP] size [SEP] small [SEP] large [SEP] "
-        "Woollen Socks & Stockings [SEP] Price: $7.99 to $14.99 [SEP] Rating: N.A. [SEP] Description [SEP] "
+        f"{HEAD} [SEP] < Prev [SEP] color [SEP] red | blue [SEP] green [SEP] size [SEP] small [SEP] large"
+        " [SEP] Woollen Socks & Stockings [SEP] Price: $7.99 to $14.99 [SEP] Rating: N.A. [SEP] Description [SEP] "
         "Features [SEP] Reviews [SEP] Buy Now"
     )
     assert list(item.clickables) == [
@@ -91,7 +91,8 @@ def test_a_purchase_ends_it_and_nothing_changes_after():
 @pytest.mark.parametrize(
     "action",
     ["", "wait", "buy now", "search[]", "search", "click[search]", "click[b000000000]", "click[green]",
-     "Search[socks]", " search[socks]", "click[]", "search[so\ncks]", "search[a[b]", "\ud800", "click[buy now]"],
+     "Search[socks]", " search[socks]", "click[]", "search[so\ncks]", "search[a[b]", "\ud800",
+     "click[buy now]"],
 )  # fmt: skip
 def test_anything_else_changes_nothing(action):
     shopping = shop()

@@ -41,7 +41,8 @@ def test_a_synthetic_goal_for_each_combination_of_options():
     assert {goal.asin for goal in goals} == {"A000000001"}
     limit = goals[0].price_upper
     assert goals[0].instruction_text == (
-        f"Find me machine wash socks with color: red | blue, and size: small, and price lower than {limit:.2f} dollars"
+        "Find me machine wash socks with color: red | blue, and size: small"
+        f", and price lower than {limit:.2f} dollars"
     )
     assert goals[0].goal_options == {"color": "red | blue", "size": "small"}
     assert len({goal.price_upper for goal in goals}) == 1

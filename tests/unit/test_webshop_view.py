@@ -15,8 +15,8 @@ RESULTS = (
     f"{HEAD} [SEP] Page 1 (Total results: 1) [SEP] Next > [SEP] A1 [SEP] Socks <script>x</script> [SEP] $1.0"
 )
 ITEM = (
-    f"{HEAD} [SEP] < Prev [SEP] color [SEP] red [SEP] blue [SEP] size [SEP] 9 [SEP] Socks [SEP] Price: $1.0 [SEP] "
-    "Rating: N.A. [SEP] Description [SEP] Features [SEP] Reviews [SEP] Buy Now"
+    f"{HEAD} [SEP] < Prev [SEP] color [SEP] red [SEP] blue [SEP] size [SEP] 9 [SEP] Socks [SEP] Price: $1.0"
+    " [SEP] Rating: N.A. [SEP] Description [SEP] Features [SEP] Reviews [SEP] Buy Now"
 )
 CLICKS = tuple(f"click[{text}]" for text in ("back to search", "< prev", "buy now", "red", "blue", "9"))
 DONE = "Thank you for shopping with us! [SEP] Your code:"

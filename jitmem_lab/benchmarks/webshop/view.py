@@ -69,15 +69,15 @@ def pages_html(trajectory: Trajectory) -> str:
     pages = [_Shown(number, step.observation, step) for number, step in enumerate(trajectory.steps)]
     if trajectory.final_observation:
         pages.append(_Shown(len(pages), trajectory.final_observation, None))
+    left_out = range(PAGE_LIMIT // 2, len(pages) - PAGE_LIMIT // 2) if len(pages) > PAGE_LIMIT else range(0)
     boxes, chosen = [], dict[str, str]()
     for page in pages:
         chosen = _still_chosen(page.text, chosen)
-        boxes.append(_page(page, chosen))
+        if page.number not in left_out:
+            boxes.append(_page(page, chosen))
+        elif page.number == left_out[0]:
+            boxes.append(f'<div style="{_BOX}">… {len(left_out)} pages left out</div>')
         chosen = _after(page, chosen)
-    if len(boxes) > PAGE_LIMIT:
-        half = PAGE_LIMIT // 2
-        left_out = f'<div style="{_BOX}">… {len(boxes) - PAGE_LIMIT} pages left out</div>'
-        boxes = [*boxes[:half], left_out, *boxes[-half:]]
     head = f"<div><b>{_text(trajectory.task.description, TEXT_LIMIT)}</b></div>"
     body = "".join([head, *boxes, _worth(trajectory)])
     return f'<div class="jitmem-record mathjax_ignore tex2jax_ignore" style="{_ROOT}">{body}</div>'

@@ -17,10 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from .benchmarks import default_split, load_benchmark
 from .benchmarks.base import Benchmark
 from .curation import Curator
+from .embedding import load_embedder
 from .errors import UserError
 from .execution import Executor
 from .judging import Judge
-from .memories import NAMES, load_memory
+from .memories import NAMES, load_memory, parameters
 from .models import load_model
 from .models.base import ChatModel
 from .presets import PRESETS, preset_values
@@ -49,7 +50,17 @@ class EvalConfig(BaseModel):
     order: int | None = 0
     """Seed of the permutation of tasks; None keeps the data's order."""
     memory: str = "jitmem"
-    """Memory system: none, raw, jitmem; the control oracle."""
+    """Memory system, see `memories.NAMES`."""
+    variant: str | None = None
+    """A named set of the memory system's parameters, e.g. that of the paper's port; None: as published."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Further parameters of the memory system by name, e.g. {"k": 5} for a system that writes items."""
+    embedder: str = "wordllama"
+    """Sentence embeddings for dense retrieval: wordllama, openai:URL#MODEL."""
+    writer_temperature: float | None = Field(None, ge=0, allow_inf_nan=False)
+    """Temperature of what a memory writes after an episode; None takes the system's own."""
+    writer_max_tokens: int | None = Field(None, ge=1)
+    """Longest text that a memory writes after an episode; None takes the system's own."""
     model: str = "smol"
     """The executor's model: smol, openai:URL#NAME, hf:PATH, replay:RUN."""
     curator_model: str | None = None
@@ -220,7 +231,7 @@ def evaluate(
         judge = make_judge(config, model(config.judge_model or config.model)) if memory.needs_judge else None
         warm = (
             bench.demonstrations(config.warm_start, config.seed)
-            if config.warm_start and config.memory in ("raw", "jitmem")
+            if config.warm_start and config.memory not in ("none", "oracle")
             else []
         )
         return run_stream(
@@ -256,10 +267,8 @@ def make_benchmark(config: EvalConfig, model: Any) -> Benchmark:
 
 def make_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
     """The memory system of a config; `model` gives a chat model by spec."""
-    if config.memory == "none":
-        return load_memory("none")
-    if config.memory == "oracle":
-        return load_memory("oracle", benchmark=benchmark)
+    if config.memory not in ("raw", "jitmem"):
+        return _written_memory(config, model, benchmark)
     options: dict[str, Any] = {
         "k": config.k,
         "gate": config.gate,
@@ -278,11 +287,30 @@ def make_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
         if limit is None:
             limit = min(24_000, model(config.model).context // 2)
         return load_memory("raw", max_trace_tokens=limit, **options)
-    if config.memory != "jitmem":
-        return load_memory(config.memory, **options)
     return load_memory(
         "jitmem", curator=make_curator(config, model(curator_model)), on_empty=config.on_empty, **options
     )
+
+
+def _written_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
+    """A system with parameters of its own: it is given what it takes of the config's, then its options."""
+    taken = parameters(config.memory)
+    options: dict[str, Any] = {"benchmark": benchmark, "variant": config.variant}
+    if "model" in taken:
+        options["model"] = model(config.curator_model or config.model)
+    shared = {
+        "gate": config.gate,
+        "exclude_own": config.exclude_own,
+        "trace_format": config.trace_format,
+        "temperature": config.writer_temperature,
+        "max_tokens": config.writer_max_tokens,
+        "thinking": config.curator_thinking,
+    }
+    options |= {name: value for name, value in shared.items() if name in taken and value is not None}
+    how = config.options.get("retrieval", taken["retrieval"].default if "retrieval" in taken else None)
+    if how == "dense":
+        options["embedder"] = load_embedder(config.embedder)
+    return load_memory(config.memory, **(options | config.options))
 
 
 def make_executor(config: EvalConfig, model: ChatModel) -> Executor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from .benchmarks.base import Env, Observation, told
 from .errors import UserError
@@ -17,6 +17,9 @@ from .records import Message, Sampling, Step, Task, Trajectory
 from .session import Session
 from .tool_calls import tools_text
 from .traces import cut_middle
+
+if TYPE_CHECKING:
+    from .memories.base import Companion
 
 Act = Literal["write", "choose", "tools"]
 """`write`: the model writes the action. `choose`: it ranks the admissible ones by likelihood. `tools`: it
@@ -182,9 +185,14 @@ class Executor:
         max_steps: int = 30,
         environment: str = "",
         first: Observation | None = None,
+        companion: Companion | None = None,
         on_step: Callable[[Step], None] | None = None,
     ) -> Trajectory:
-        """One whole episode; `first` is what the reset showed, if the environment was reset already.
+        """One whole episode.
+
+        Args:
+            first: What the reset showed, if the environment was reset already.
+            companion: Memory that gives a payload of its own at each step; it stands instead of `payload`.
 
         Raises:
             InfrastructureError: The model's server or the environment failed; nothing counts then.
@@ -198,8 +206,11 @@ class Executor:
         limit = self.max_steps or max_steps
         while not now.done and len(past) < limit:
             session.check()
-            for raw, action in self._decide(task, payload, past, now, first, session):
+            given = companion.advise(past, now, session) if companion else payload
+            for raw, action in self._decide(task, given, past, now, first, session):
                 step, now = act(env, now, raw, action)
+                if companion:
+                    step = step.model_copy(update={"payload": given})
                 past.append(step)
                 if on_step is not None:
                     on_step(step)

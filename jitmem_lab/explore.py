@@ -93,7 +93,8 @@ class Explorer:
         if run is not None:
             self._copy_bank(open_run(run))
         elif self.config.warm_start:
-            self.memory.warm(self.benchmark.demonstrations(self.config.warm_start, self.config.seed))
+            shown = self.benchmark.demonstrations(self.config.warm_start, self.config.seed)
+            self.memory.warm(shown, Session(self.config.seed, "warm"))
         self.task: Task = self._told(self._tasks[0])
 
     def _copy_bank(self, run: Run) -> None:

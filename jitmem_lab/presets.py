@@ -28,6 +28,8 @@ PAPER: dict[str, Any] = {
     "tokenizer": "whitespace",
     "warm_start": 0,
     "task_key": "told",
+    "writer_temperature": None,
+    "writer_max_tokens": None,
 }
 """The published protocol (30 turns, window 3, executor temperature 1.0 with 4,096 new tokens, k = 3, batches
 of 10, curator sampling 0.6 / 0.95 / 20). Not published, so chosen here: the curator's token limit and the
@@ -63,6 +65,8 @@ SMALL: dict[str, Any] = PAPER | {
     "thinking": None,
     "tokenizer": "words",
     "warm_start": 100,
+    "writer_temperature": 0.0,
+    "writer_max_tokens": 160,
 }
 """For models of a few hundred million parameters: they choose among the admissible actions by likelihood,
 curate by continuing a list, and start from a bank of demonstrations of the train split, since alone they

@@ -223,6 +223,8 @@ class Step(Record):
     """Wall time of the step in the environment."""
     speaker: str = ""
     """Whose words the observation is: user, tool; empty for the environment."""
+    payload: str = ""
+    """What memory gave for this step alone, by systems that recall at each step."""
 
     _unscored = field_validator("reward")(_finite_or_none)
 

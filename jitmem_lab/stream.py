@@ -236,7 +236,7 @@ class _Stream:
         state, cause = "failed", None
         try:
             if warm_start:
-                self.memory.warm(warm_start)
+                self._warm(warm_start)
             self._check_memory()
             for number in range(slots[-1].batch + 1 if slots else 0):
                 self._batch([slot for slot in slots if slot.batch == number], pool, progress)
@@ -256,6 +256,17 @@ class _Stream:
             wait(self.running, timeout=LEAVE_SECONDS)
             progress.write(state, cause)
             progress.close()
+
+    def _warm(self, trajectories: Sequence[Trajectory]) -> None:
+        """Let memory take in demonstrations; what that cost is a line among the writes."""
+        session = Session(self.seed, "warm", self.stop)
+        session.phase = "write"
+        try:
+            self.memory.warm(trajectories, session)
+        finally:
+            if session.calls:
+                line = {"key": "warm", "calls": [call.model_dump() for call in session.calls]}
+                append_line(self.path / "writes.jsonl", to_json(line))
 
     def _load(self) -> None:
         """Read what an earlier attempt left, tolerating a torn last line."""
@@ -336,6 +347,7 @@ class _Stream:
                     max_steps=self.benchmark.max_steps,
                     environment=f"{self.benchmark.name} {self.benchmark.version}",
                     first=first,
+                    companion=self.memory.companion(task, snapshot, recall),
                 )
             session.phase = "judge"
             verdict = self._verdict(trajectory, session)

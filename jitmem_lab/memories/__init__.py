@@ -3,60 +3,100 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 from ..errors import UserError
 from .base import Gate, Memory
 
-NAMES = ("none", "raw", "jitmem", "oracle")
+SYSTEMS = {
+    "none": "none:NoMemory",
+    "raw": "raw:RawMemory",
+    "jitmem": "jitmem:JitMemory",
+    "oracle": "oracle:OracleMemory",
+}
+"""Each system's module here and its class."""
+NAMES = tuple(SYSTEMS)
 """Memory systems that can be chosen."""
+_GIVEN = ("model", "curator", "embedder", "benchmark")
+"""Parameters that are objects: passed where a system takes them, missed where it must have them."""
 
 
-def load_memory(name: str, *, curator: Any = None, benchmark: Any = None, **options: Any) -> Memory:
+def memory_class(name: str) -> Any:
+    """The class of a system.
+
+    Raises:
+        UserError: Unknown name.
+    """
+    if name not in SYSTEMS:
+        raise UserError(f"there is no memory {name!r}; {_near(name, NAMES)}")
+    module, _, attribute = SYSTEMS[name].partition(":")
+    return getattr(importlib.import_module(f".{module}", __name__), attribute)
+
+
+def parameters(name: str) -> dict[str, inspect.Parameter]:
+    """The parameters of a system's own, by name; those inherited from its base are among them."""
+    found: dict[str, inspect.Parameter] = {}
+    for layer in reversed(memory_class(name).__mro__):
+        if "__init__" not in vars(layer) or layer is object:
+            continue
+        own = inspect.signature(layer.__init__).parameters
+        found |= {key: p for key, p in own.items() if key != "self" and p.kind is p.KEYWORD_ONLY}
+        found |= {key: p for key, p in own.items() if key in _GIVEN}
+    for key in getattr(memory_class(name), "WITHOUT", ()):
+        found.pop(key, None)
+    return found
+
+
+def load_memory(name: str, **options: Any) -> Memory:
     """A memory system by name.
 
     Args:
         name: One of `NAMES`.
-        curator: For `jitmem`: a `Curator`, or a chat model to make one of at its defaults.
-        benchmark: For the control `oracle`: where the solutions come from.
-        options: The system's own parameters, e.g. `k=3`.
+        options: The system's own parameters, e.g. `k=3`, and what it works with: `curator` (a `Curator`, or
+            a chat model to make one of), `model` (the chat model that writes), `embedder` (for dense
+            retrieval), `benchmark` (where solutions come from). Of these last, what a system doesn't take is
+            ignored. `variant` picks a named set of parameters; those given go before it.
 
     Raises:
-        UserError: Unknown name or parameter.
+        UserError: Unknown name or parameter, or something that the system needs is missing.
     """
-    from ..curation import Curator
-    from .jitmem import JitMemory
-    from .none import NoMemory
-    from .oracle import OracleMemory
-    from .raw import RawMemory
-
-    if name not in NAMES:
-        near = difflib.get_close_matches(str(name), NAMES, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UserError(f"there is no memory {name!r}; {hint}there are {', '.join(NAMES)}")
-    if name in ("none", "oracle"):
-        allowed: set[str] = set()
-    else:
-        allowed = set(inspect.signature(RawMemory.__init__).parameters) - {"self"}
-        if name == "jitmem":
-            allowed = (allowed | {"on_empty"}) - {"max_trace_tokens"}
+    made = memory_class(name)
+    allowed = parameters(name)
+    variant = options.pop("variant", None)
     for option in options:
-        if option not in allowed:
-            near = difflib.get_close_matches(option, allowed, 1)
-            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(sorted(allowed)) or 'none'}"
-            raise UserError(f"memory {name} has no parameter {option!r}; {hint}")
-    if name == "none":
-        return NoMemory()
-    if name == "oracle":
-        if benchmark is None:
-            raise UserError("memory oracle needs the benchmark: pass benchmark=load_benchmark(...)")
-        return OracleMemory(benchmark)
-    if name == "raw":
-        return RawMemory(**options)
-    if curator is None or isinstance(curator, str):
-        raise UserError("memory jitmem needs a curator: pass curator=load_model(...)")
-    return JitMemory(curator=curator if isinstance(curator, Curator) else Curator(curator), **options)
+        if option not in allowed and option not in _GIVEN:
+            raise UserError(f"memory {name} has no parameter {option!r}; {_near(option, sorted(allowed))}")
+    if variant is not None:
+        variants: dict[str, dict[str, Any]] = getattr(made, "VARIANTS", {})
+        if variant not in variants:
+            raise UserError(f"memory {name} has no variant {variant!r}; {_near(variant, variants)}")
+        options = variants[variant] | options
+    options = {key: value for key, value in options.items() if key in allowed}
+    for given in _GIVEN:
+        needed = given in allowed and allowed[given].default is inspect.Parameter.empty
+        if needed and options.get(given) is None:
+            raise UserError(f"memory {name} needs a {given}: {_HINTS[given]}")
+    if isinstance(options.get("curator"), str):
+        raise UserError(f"memory {name} needs a curator: {_HINTS['curator']}")
+    memory: Memory = made(**options)
+    return memory
 
 
-__all__ = ["NAMES", "Gate", "Memory", "load_memory"]
+_HINTS = {
+    "curator": "pass curator=load_model(...)",
+    "model": "pass model=load_model(...)",
+    "embedder": "pass embedder=load_embedder('wordllama')",
+    "benchmark": "pass benchmark=load_benchmark(...)",
+}
+
+
+def _near(value: str, known: Iterable[str]) -> str:
+    names = list(known)
+    near = difflib.get_close_matches(str(value), names, 1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names) or 'none'}"
+
+
+__all__ = ["NAMES", "SYSTEMS", "Gate", "Memory", "load_memory", "memory_class", "parameters"]

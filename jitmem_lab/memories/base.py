@@ -4,14 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
-from ..records import Episode, Recall, Task, Trajectory
+from ..benchmarks.base import Observation
+from ..errors import UserError
+from ..records import Episode, Recall, Step, Task, Trajectory
 from ..session import Session
 
 Gate = Literal["judge", "environment", "partial", "all+labels"]
 """Who lets a trajectory in: the model's verdict, the environment's success, any reward above 0 (as the
 authors' code, where a partial WebShop score is enough), or nobody (all, the verdict shown)."""
+
+
+def decide(gate: Gate, episode: Episode | None) -> bool | None:
+    """Whether an episode counts as a success for the bank; None where no usable verdict says so.
+
+    With `all+labels` this is the label, and both are let in.
+
+    Raises:
+        UserError: Unknown gate.
+    """
+    if gate not in get_args(Gate):
+        raise UserError(f"gate must be one of {', '.join(get_args(Gate))}, not {gate!r}")
+    if episode is None or episode.trajectory is None:
+        return None
+    if gate == "environment":
+        return episode.outcome == "success"
+    if gate == "partial":
+        return (episode.trajectory.reward or 0.0) > 0
+    return episode.verdict.success
+
+
+class Companion(Protocol):
+    """Memory that goes along with one episode, for systems that recall at each step."""
+
+    def advise(self, past: Sequence[Step], now: Observation, session: Session) -> str:
+        """The payload of the step to come; the executor shows it instead of the episode's.
+
+        Raises:
+            InfrastructureError: A model's server failed.
+        """
+        ...
 
 
 class Memory(Protocol):
@@ -33,8 +66,12 @@ class Memory(Protocol):
         """Open or create its store in a run directory (None: in main memory); called first."""
         ...
 
-    def warm(self, trajectories: Sequence[Trajectory]) -> None:
-        """Take in demonstrations before the stream begins; doing it twice changes nothing."""
+    def warm(self, trajectories: Sequence[Trajectory], session: Session) -> None:
+        """Take in demonstrations before the stream begins; doing it twice changes nothing.
+
+        Raises:
+            InfrastructureError: A model's server failed; what was taken in before stays.
+        """
         ...
 
     def snapshot(self) -> int:
@@ -47,6 +84,10 @@ class Memory(Protocol):
         Raises:
             InfrastructureError: A model's server failed.
         """
+        ...
+
+    def companion(self, task: Task, snapshot: int, recall: Recall) -> Companion | None:
+        """What goes along with the episode step by step; None for systems that recall once."""
         ...
 
     def remember(self, episode: Episode, session: Session) -> dict[str, Any]:

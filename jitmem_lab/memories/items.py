@@ -145,6 +145,11 @@ class ItemStore:
         )
         return int(item)
 
+    def written(self, key: str) -> bool:
+        """Whether the write of an episode was applied."""
+        with self._lock:
+            return bool(self._all("SELECT 1 FROM item_writes WHERE key = ?", key))
+
     def version(self) -> int:
         """The number of the last write: a token for the present state."""
         with self._lock:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ..curation import Curator
 from ..errors import UserError
+from ..models.base import ChatModel
 from ..records import Recall, Task
 from ..session import Session
 from .raw import RawMemory
@@ -27,12 +28,13 @@ class JitMemory(RawMemory):
     """
 
     name = "jitmem"
+    WITHOUT = ("max_trace_tokens",)
 
-    def __init__(self, *, curator: Curator, on_empty: OnEmpty = "skip", **options: Any) -> None:
+    def __init__(self, *, curator: Curator | ChatModel, on_empty: OnEmpty = "skip", **options: Any) -> None:
         super().__init__(**options)
         if on_empty not in ("skip", "call"):
             raise UserError(f"on_empty must be skip or call, not {on_empty!r}")
-        self.curator = curator
+        self.curator = curator if isinstance(curator, Curator) else Curator(curator)
         self.on_empty = on_empty
 
     def settings(self) -> dict[str, Any]:

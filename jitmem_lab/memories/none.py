@@ -8,6 +8,7 @@ from typing import Any
 
 from ..records import Episode, Recall, Task, Trajectory
 from ..session import Session
+from .base import Companion
 
 
 class NoMemory:
@@ -23,7 +24,7 @@ class NoMemory:
     def open(self, folder: Path | None) -> None:
         """There is no store."""
 
-    def warm(self, trajectories: Sequence[Trajectory]) -> None:
+    def warm(self, trajectories: Sequence[Trajectory], session: Session) -> None:
         """Demonstrations are ignored."""
 
     def snapshot(self) -> int:
@@ -33,6 +34,10 @@ class NoMemory:
     def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
         """Nothing."""
         return Recall()
+
+    def companion(self, task: Task, snapshot: int, recall: Recall) -> Companion | None:
+        """Nothing is given step by step."""
+        return None
 
     def remember(self, episode: Episode, session: Session) -> dict[str, Any]:
         """Nothing."""

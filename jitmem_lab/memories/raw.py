@@ -20,7 +20,7 @@ from ..records import Episode, Recall, RetrievedTrace, Sampling, Task, Trajector
 from ..retrieval import BM25Index
 from ..session import Session
 from ..traces import TraceFormat, fit, trace_text
-from .base import Gate
+from .base import Companion, Gate, decide
 
 Retrieval = Literal["bm25", "shuffled", "empty"]
 """`shuffled`: k random traces, the control for relevance. `empty`: none, the control for the bank."""
@@ -127,7 +127,7 @@ class RawMemory:
         path = ":memory:" if folder is None else folder / "bank.sqlite"
         self._bank = MemoryBank(path, tokenizer=self._tokenizer, idf=self._idf)
 
-    def warm(self, trajectories: Sequence[Trajectory]) -> None:
+    def warm(self, trajectories: Sequence[Trajectory], session: Session) -> None:
         """Put demonstrations into the bank, in the order given."""
         if self.traces == "distilled":
             raise UserError("warm_start goes with traces='raw': demonstrations are not distilled")
@@ -192,17 +192,16 @@ class RawMemory:
         blocks = [f"Task: {trace.description}\nSteps to do it:\n{trace.text}" for trace in traces]
         return recall.model_copy(update={"traces": traces, "payload": "\n\n".join(blocks)})
 
+    def companion(self, task: Task, snapshot: int, recall: Recall) -> Companion | None:
+        """Nothing is given step by step."""
+        return None
+
     def remember(self, episode: Episode, session: Session) -> dict[str, Any]:
         """Append the trajectory if the gate lets it in."""
-        trajectory, verdict = episode.trajectory, episode.verdict
+        trajectory = episode.trajectory
         if trajectory is None or episode.outcome == "error":
             return {"stored": False, "why": "no finished trajectory"}
-        if self.gate == "environment":
-            success: bool | None = episode.outcome == "success"
-        elif self.gate == "partial":
-            success = (trajectory.reward or 0.0) > 0
-        else:
-            success = verdict.success
+        success = decide(self.gate, episode)
         if success is None:
             return {"stored": False, "why": "no usable verdict"}
         if not success and self.gate != "all+labels":

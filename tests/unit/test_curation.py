@@ -66,7 +66,7 @@ def test_three_traces_of_60k_tokens_are_cut_to_a_32k_curator_and_the_cut_is_reco
     model.count_tokens = count  # type: ignore[method-assign]
     memory = load_memory("jitmem", curator=Curator(model, max_tokens=4096), gate="environment")
     memory.open(None)
-    memory.warm([long_trajectory(n, 60_000, model) for n in (1, 2, 3)])
+    memory.warm([long_trajectory(n, 60_000, model) for n in (1, 2, 3)], Session())
     session = Session()
     recall = memory.recall(task(), memory.snapshot(), session)
     (call,) = session.calls

@@ -80,6 +80,8 @@ def test_the_papers_values() -> None:
         "tokenizer": "whitespace",
         "warm_start": 0,
         "task_key": "told",
+        "writer_temperature": None,
+        "writer_max_tokens": None,
     }
 
 
@@ -113,6 +115,8 @@ def test_the_small_models_values() -> None:
         "thinking": None,
         "tokenizer": "words",
         "warm_start": 100,
+        "writer_temperature": 0.0,
+        "writer_max_tokens": 160,
     }
     assert set(SMALL) == set(PAPER)
 

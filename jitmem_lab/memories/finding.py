@@ -1,0 +1,181 @@
+"""Finding items by a text: BM25, or cosine of embeddings that are kept with the items."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from ..embedding import DenseIndex, Embedder, Vectors
+from ..errors import InfrastructureError, UserError
+from ..records import content_hash
+from ..retrieval import BM25Index
+from ..session import Session
+
+How = Literal["bm25", "dense"]
+"""`bm25` compares words, `dense` the meaning as a sentence embedding has it."""
+
+
+class Found(NamedTuple):
+    """One text that was found."""
+
+    place: int
+    """Its place in the texts that were searched, from 0."""
+    score: float
+    """BM25 score or cosine."""
+
+
+class Finder:
+    """Ranks texts by likeness to a query; later texts come first among equals.
+
+    Args:
+        how: What is compared.
+        embedder: For `dense`.
+        tokenizer, idf: For `bm25`, see `retrieval.BM25Index`.
+
+    Raises:
+        UserError: Unknown `how`, or `dense` without an embedder.
+    """
+
+    def __init__(
+        self,
+        how: How = "bm25",
+        embedder: Embedder | None = None,
+        tokenizer: str = "words",
+        idf: str = "okapi",
+    ) -> None:
+        if how not in get_args(How):
+            raise UserError(f"retrieval must be one of {', '.join(get_args(How))}, not {how!r}")
+        if how == "dense" and embedder is None:
+            raise UserError("dense retrieval needs an embedder: pass embedder=load_embedder('wordllama')")
+        self.how = how
+        self.embedder = embedder
+        self._bm25 = (tokenizer, idf)
+        self._lock = threading.Lock()
+        self._built: OrderedDict[str, Any] = OrderedDict()
+        self._vectors: VectorCache | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that changes a ranking."""
+        if self.how == "dense" and self.embedder is not None:
+            return {"how": self.how, "embedder": self.embedder.identity()}
+        return {"how": self.how, "tokenizer": self._bm25[0], "idf": self._bm25[1]}
+
+    def open(self, path: Path | None) -> None:
+        """Keep vectors in the SQLite file at `path` (None: in main memory)."""
+        if self.how == "dense":
+            self._vectors = VectorCache(path)
+
+    def close(self) -> None:
+        """Close the file; calling it twice is fine."""
+        if self._vectors is not None:
+            self._vectors.close()
+            self._vectors = None
+
+    def learn(self, texts: Sequence[str], session: Session) -> None:
+        """Embed texts when they are written, so that finding them later embeds the query only."""
+        if self.how == "dense":
+            self._embed(texts, session)
+
+    def find(self, query: str, texts: Sequence[str], k: int, session: Session) -> list[Found]:
+        """The `k` texts most like `query`, best first.
+
+        Raises:
+            InfrastructureError: The embedder failed.
+        """
+        if not texts or k < 1:
+            return []
+        index = self._index(texts, session)
+        if isinstance(index, DenseIndex):
+            hits = index.rank(self._embed([query], session), k)
+        else:
+            hits = index.rank(query, k)
+        return [Found(hit.id - 1, hit.score) for hit in hits]
+
+    def _index(self, texts: Sequence[str], session: Session) -> DenseIndex | BM25Index:
+        """The index of these texts; the last few are kept, since a batch searches one snapshot."""
+        digest = content_hash(list(texts), 32)
+        with self._lock:
+            if digest in self._built:
+                self._built.move_to_end(digest)
+                found: DenseIndex | BM25Index = self._built[digest]
+                return found
+        if self.how == "dense":
+            dense = DenseIndex()
+            dense.extend(self._embed(texts, session))
+            made: DenseIndex | BM25Index = dense
+        else:
+            made = BM25Index(*self._bm25)
+            made.extend(texts)
+        with self._lock:
+            self._built[digest] = made
+            while len(self._built) > 4:
+                self._built.popitem(last=False)
+        return made
+
+    def _embed(self, texts: Sequence[str], session: Session) -> Vectors:
+        assert self.embedder is not None
+        if self._vectors is None:
+            raise UserError("open the memory before it is asked")
+        kept = self._vectors.get(texts)
+        owed = sorted({text for text in texts if text not in kept})
+        if owed:
+            fresh = session.embed(self.embedder, owed)
+            self._vectors.put(dict(zip(owed, fresh, strict=True)))
+            kept |= dict(zip(owed, fresh, strict=True))
+        return np.stack([kept[text] for text in texts])
+
+
+class VectorCache:
+    """Vectors by text in a SQLite file: no text is embedded twice."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, Any] = {}
+        self._db = sqlite3.connect(
+            ":memory:" if path is None else path, timeout=60.0, check_same_thread=False, isolation_level=None
+        )
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS item_vectors (text TEXT PRIMARY KEY, vector BLOB NOT NULL)"
+        )
+
+    def get(self, texts: Sequence[str]) -> dict[str, Any]:
+        """The vectors that are known, by text."""
+        with self._lock:
+            for text in texts:
+                if text not in self._known:
+                    row = self._run("SELECT vector FROM item_vectors WHERE text = ?", _key(text)).fetchone()
+                    if row:
+                        self._known[text] = np.frombuffer(row[0], dtype=np.float32)
+            return {text: self._known[text] for text in texts if text in self._known}
+
+    def put(self, vectors: dict[str, Any]) -> None:
+        """Keep vectors; those that are known stay."""
+        with self._lock:
+            for text, vector in vectors.items():
+                self._known[text] = vector
+                self._run(
+                    "INSERT OR IGNORE INTO item_vectors VALUES (?, ?)",
+                    _key(text),
+                    vector.astype(np.float32).tobytes(),
+                )
+
+    def _run(self, statement: str, *values: Any) -> Any:
+        try:
+            return self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise InfrastructureError(f"the store of vectors failed: {error}") from error
+
+    def close(self) -> None:
+        """Close the file; calling it twice is fine."""
+        with self._lock:
+            self._db.close()
+
+
+def _key(text: str) -> str:
+    return content_hash(text, 40)

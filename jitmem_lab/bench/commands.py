@@ -142,3 +142,26 @@ def bench_alfworld(
         return {"rows": rows}
 
     emit(as_json, work, lambda result: table(result["rows"], "no splits"))
+
+
+@bench_group.command("env")
+@click.option("--benchmark", "benchmarks", help="Benchmarks, with commas; all by default.")
+@click.option(
+    "--episodes", type=click.IntRange(min=1), default=10, show_default=True, help="Tasks of each split."
+)
+@json_option
+def bench_env(benchmarks: str | None, episodes: int, as_json: bool) -> None:
+    """Resets and steps of each benchmark's environments."""
+    chosen = None if benchmarks is None else names(benchmarks, "--benchmark")
+
+    def work() -> dict[str, Any]:
+        from .environments import run
+
+        return run(chosen, episodes, progress=note)
+
+    def show(result: dict[str, Any]) -> str:
+        shown = table(result["rows"], "no benchmarks", limit=100)
+        target = any("target_step_ms" in row for row in result["rows"])
+        return shown + ("\n\nThe original WebShop takes 35 to 50 ms a step." if target else "")
+
+    emit(as_json, work, show)

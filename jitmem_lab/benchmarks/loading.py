@@ -68,7 +68,7 @@ def benchmark_class(target: str) -> Any:
 
     found = load_object(target)
     if not inspect.isclass(found):
-        raise UserError(f"{target} is no class but a {type(found).__name__}")
+        raise UserError(f"{target} is of type {type(found).__name__}, and no class")
     if issubclass(found, PooledBenchmark):
         owed = ("load", "oracle", "version")
         same = [name for name in owed if getattr(found, name) is getattr(PooledBenchmark, name)]

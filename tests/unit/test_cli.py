@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import nbformat
@@ -270,7 +271,8 @@ def test_an_executed_notebook_becomes_valid_strict_json() -> None:
 def test_help_is_fast_and_light() -> None:
     code = (
         "import sys, time; t = time.perf_counter(); from jitmem_lab import cli; cli._run(['--help']);"
-        "heavy = {'torch', 'panel', 'pandas', 'numba', 'papermill', 'nbformat'} & set(sys.modules);"
+        "heavy = {'torch', 'panel', 'pandas', 'numpy', 'numba', 'papermill', 'nbformat', 'pydantic', 'spacy',"
+        "'tau2', 'textworld', 'textworld_express', 'tqdm'} & set(sys.modules);"
         "print(time.perf_counter() - t, sorted(heavy), file=sys.stderr)"
     )
     times = []
@@ -298,6 +300,18 @@ def test_help_is_fast_and_light() -> None:
         (["bench", "retrieval", "--corpus", ""], "--corpus takes one value or more"),
         (["bench", "alfworld", "--split", " "], "--split takes one value or more"),
         (["bench", "alfworld", "--games", "0"], "Invalid value for '--games'"),
+        (["bench", "env", "--benchmark", "alfwrld"], "did you mean 'alfworld'? known are alfworld, express"),
+        (["bench", "env", "--benchmark", ","], "--benchmark takes one value or more"),
+        (["bench", "env", "--episodes", "0"], "Invalid value for '--episodes'"),
+        (["floors", "alfwrld"], "unknown benchmark 'alfwrld'; did you mean 'alfworld'"),
+        (["floors", "alfworld", "--split", "tset"], "alfworld has no split 'tset'; it has train"),
+        (["floors", "alfworld", "--games", "0"], "Invalid value for '--games'"),
+        (["floors", "absent.py:Mine"], "there is no file absent.py"),
+        (["check", "contract", "absent:Mine"], "no module 'absent' can be imported; or give a path"),
+        (["check", "contract", "json:JSONDecoder"], "takes no argument 'split'"),
+        (["check", "contract"], "Missing argument 'BENCHMARK'"),
+        (["check", "webshop", "--oracles", "absent"], "there is no folder absent"),
+        (["check", "webshop"], "Missing option '--oracles'"),
         (["bench", "stream", "--latency", "nan"], "--latency"),
         (["bench", "stream", "--latency", "inf"], "--latency"),
         (["run", "20", "--timeout", "nan"], "--timeout"),
@@ -438,6 +452,96 @@ def test_shipped_notebooks_are_found_by_number_and_name(tmp_path: Path, monkeypa
         find_notebook("98")
     with pytest.raises(UserError, match=r"there is no notebook '97_on'.*97_one"):
         find_notebook("97_on")
+
+
+FLOORS = {
+    "benchmark": "toy",
+    "split": "test",
+    "games": 4,
+    "noop": {"success": 0.0, "reward": 0.125, "won": 0, "n": 4},
+    "random": {"success": 0.5, "reward": 0.5, "won": 2, "n": 4},
+    "oracle": {"success": 1.0, "reward": 1.0, "won": 4, "n": 4},
+    "seconds": 0.1,
+}
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> str:
+    """A benchmark without an environment, by its file."""
+    path = tmp_path / "toy.py"
+    lines = "class Toy:\n    def __init__(self, split='test'): self.split, self.name = split, 'toy'\n"
+    names = ("tasks", "make_env", "oracle", "demonstrations", "provenance", "close")
+    lines += "".join(f"    def {name}(self, *_): pass\n" for name in names)
+    path.write_text(lines + "    version = max_steps = noop = splits = tells_at_reset = None\n")
+    return f"{path}:Toy"
+
+
+def test_floors_are_printed_with_intervals(
+    toy: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("jitmem_lab.benchmarks.floors.floors", lambda *given: seen.append(given) or FLOORS)
+    code, out, _ = run(["floors", toy, "--games", "4", "--seed", "3", "--json"], capsys)
+    assert (code, json.loads(out)) == (0, FLOORS)
+    assert (seen[0][0].split, *seen[0][1:]) == ("test", 4, 3)
+    code, out, _ = run(["floors", toy, "--split", "train"], capsys)
+    assert seen[1][0].split == "train"
+    assert out.splitlines() == [
+        "toy test: 4 tasks, 0.1 s",
+        "policy  success  95 % interval   mean reward  won",
+        "noop    0.000    0.000 to 0.490  0.125        0 of 4",
+        "random  0.500    0.150 to 0.850  0.500        2 of 4",
+        "oracle  1.000    0.510 to 1.000  1.000        4 of 4",
+    ]
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_a_broken_contract_is_exit_1(
+    ok: bool, toy: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    rows = [{"check": "tasks", "ok": True, "detail": "4"}, {"check": "close", "ok": ok, "detail": "said"}]
+    monkeypatch.setattr("jitmem_lab.benchmarks.contract.check_contract", lambda bench: rows)
+    code, out, _ = run(["check", "contract", toy, "--json"], capsys)
+    assert code == (0 if ok else 1)
+    assert json.loads(out) == {"benchmark": "toy", "split": "test", "ok": ok, "rows": rows}
+    code, out, _ = run(["check", "contract", toy], capsys)
+    assert code == (0 if ok else 1)
+    assert out.splitlines()[-1] == f"toy test: the contract {'holds' if ok else 'is broken'}"
+    assert f"close  {'ok' if ok else 'FAILED'}" in out
+
+
+def test_recorded_oracles_are_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    pytest.importorskip("spacy")
+    monkeypatch.setattr(
+        "jitmem_lab.benchmarks.webshop.check.check_oracles", lambda path: {"folder": str(path)}
+    )
+    code, out, _ = run(["check", "webshop", "--oracles", str(tmp_path), "--json"], capsys)
+    assert (code, json.loads(out)) == (0, {"folder": str(tmp_path)})
+
+
+def test_environments_are_timed(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    row = {
+        "benchmark": "webshop",
+        "split": "x",
+        "reset_ms_p50": 1.0,
+        "step_ms_p50": 0.5,
+        "episodes_per_s": 9.0,
+    }
+    asked: list[Any] = []
+
+    def stub(benchmarks: Any, episodes: int, progress: Any) -> dict[str, Any]:
+        asked.append((benchmarks, episodes))
+        progress("webshop x …")
+        return {"rows": [{**row, "target_step_ms": 2.0}]}
+
+    monkeypatch.setattr("jitmem_lab.bench.environments.run", stub)
+    code, out, err = run(["bench", "env", "--json"], capsys)
+    assert (code, json.loads(out), err) == (0, {"rows": [{**row, "target_step_ms": 2.0}]}, "webshop x …\n")
+    code, out, _ = run(["bench", "env", "--benchmark", "webshop, alfworld", "--episodes", "2"], capsys)
+    assert asked == [(None, 10), (("webshop", "alfworld"), 2)]
+    assert "The original WebShop takes 35 to 50 ms" in out
 
 
 def test_tables_are_aligned_and_clean() -> None:

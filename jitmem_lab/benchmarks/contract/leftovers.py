@@ -9,6 +9,9 @@ import time
 from pathlib import Path
 from typing import Self
 
+LINGER = 5.0
+"""Seconds in which processes may end that were asked to."""
+
 _PROC = Path("/proc")
 
 
@@ -46,9 +49,9 @@ class Leftovers:
         self._seen |= set(_descendants()) - self._before
         return max(0, _open_files() - self._files)
 
-    def processes(self, patience: float = 5.0) -> list[str]:
-        """Processes started since the beginning, children of children too, that outlive `patience`."""
-        deadline = time.monotonic() + patience
+    def processes(self) -> list[str]:
+        """Processes started since the beginning, children of children too, that outlive `LINGER`."""
+        deadline = time.monotonic() + LINGER
         while left := (self._seen | set(_descendants())) - self._before:
             names = {pid: name for pid in left if (name := _command(pid))}
             if not names or time.monotonic() > deadline:
@@ -91,4 +94,4 @@ def _command(pid: int) -> str:
         line = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return ""
-    return "" if state in "ZX" else " ".join(part.decode(errors="replace") for part in line[:3])[:80] or "?"
+    return "" if state in "ZX" else b" ".join(filter(None, line)).decode(errors="replace")[:80] or "?"

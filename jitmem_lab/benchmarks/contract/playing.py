@@ -32,6 +32,7 @@ def check_observations(bench: Benchmark) -> str:
     for task in some_tasks(bench):
         with contextlib.closing(bench.make_env(task)) as env:
             first = env.reset()
+            _check_observation(first, task.task_id)
             told = bool(first.task.strip())
             require(not first.done, f"{task.task_id}: a reset is done already")
             require(told or not bench.tells_at_reset, f"{task.task_id}: the reset does not tell the task")

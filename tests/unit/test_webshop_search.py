@@ -17,20 +17,8 @@ from jitmem_lab.benchmarks.webshop.words import words
 pytestmark = pytest.mark.unit
 
 VOCABULARY = [
-    "red",
-    "blue",
-    "green",
-    "sofa",
-    "table",
-    "lamp",
-    "chair",
-    "soft",
-    "wooden",
-    "large",
-    "small",
-    "kitchen",
-    "garden",
-    "cover",
+    *("red", "blue", "green", "sofa", "table", "lamp", "chair"),
+    *("soft", "wooden", "large", "small", "kitchen", "garden", "cover"),
 ]
 
 

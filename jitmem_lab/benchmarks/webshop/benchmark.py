@@ -67,9 +67,7 @@ class Webshop(PooledBenchmark):
         place = self._place(split)
         chosen = goals_at(place)[first:end]
         if not chosen:
-            raise UserError(
-                f"the {place.name} set in {place.path} has no goals for {split}; use another split"
-            )
+            raise UserError(f"WebShop's {place.name} set has no goals for {split}; use another split")
         return [
             _task(split, f"{place.name}-{number:04}", goal.record())
             for number, goal in enumerate(chosen, first)

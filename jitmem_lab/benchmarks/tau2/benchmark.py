@@ -15,10 +15,10 @@ from ...records import Task, Trajectory
 from ...session import Session
 from ..pooled import PooledBenchmark
 from ..workers import WorkerPool
-from .env import ModelUser, Tau2Env
+from .env import ModelUser, Tau2Env, takes_tools
 from .gold import DONE, GOODBYE
 from .script import VERSION as SCRIPT_VERSION
-from .splits import DEFAULT_SPLIT, SPLITS, train_split
+from .splits import DEFAULT_SPLIT, FLOORS_OF, NOOP_FLOORS, SPLITS, USERS_WITH_TOOLS, train_split
 
 User = Literal["scripted", "model"]
 TaskKey = Literal["told", "scenario"]
@@ -31,7 +31,7 @@ GOLD_FAILS = {
     "mock": ("mock/update_task_with_history_and_env_assertions",),
     "mock_solo": ("mock/update_task_with_initialization_data",),
 }
-"""Tasks whose own gold actions are no solution: one asks for what it has no action for, one for being told."""
+"""Tasks that their own gold actions do not solve: one lacks an action, one wants a user to be told."""
 _TARGET = "jitmem_lab.benchmarks.tau2.host:Host"
 _LEAK = "the retrieval key is the user's hidden scenario"
 
@@ -87,12 +87,18 @@ class Tau2(PooledBenchmark):
                 raise UserError(f"{name} must be one of {', '.join(get_args(kind))}, not {value!r}")
         if user == "model" and user_model is None:
             raise UserError("user='model' needs user_model, the chat model that plays the user")
+        domain = SPLITS[split].domain if split in SPLITS else ""
+        solo = split in SPLITS and SPLITS[split].solo
+        if user_model is not None and not solo and domain in USERS_WITH_TOOLS and not takes_tools(user_model):
+            raise UserError(
+                f"the simulated user of {domain} has tools of its own, and {user_model.name} calls none; "
+                "take a model behind a server (openai:BASE_URL#MODEL), another domain, or the scripted user"
+            )
         self.user_model = user_model
         self.user_temperature = user_temperature
         self.task_key = task_key
         self.nl = nl
         self.task_version = task_version
-        solo = split in SPLITS and SPLITS[split].solo
         self.noop = DONE if solo else GOODBYE
         self.tells_at_reset = not solo
         folder = _tasks_folder(task_version)
@@ -170,6 +176,7 @@ class Tau2(PooledBenchmark):
         """Gold-played trajectories of `limit` train tasks drawn with `seed`; cached by content."""
         from ..demos import demonstrations
 
+        self.split_tasks(self.train_split, limit)  # refuses a limit below 0
         drawn = self.split_tasks(self.train_split, order=seed)
         unsolved = GOLD_FAILS.get(self.train_split, ())
         return demonstrations(
@@ -201,11 +208,20 @@ class Tau2(PooledBenchmark):
             "nl": self.nl,
             "noop": self.noop,
             "leaks": [_LEAK] if self.task_key == "scenario" else [],
+            "floors": {} if self.noop_floor is None else {"noop": self.noop_floor},
             "notes": self._notes(),
         }
 
+    @property
+    def noop_floor(self) -> float | None:
+        """Success rate of doing nothing on the whole split, where it was measured on these very tasks."""
+        same = self.task_version == "package" and self.about["package"] == FLOORS_OF
+        return NOOP_FLOORS[self.split] if same else None
+
     def _notes(self) -> list[str]:
         notes = []
+        if self.noop_floor is not None:
+            notes.append(f"doing nothing is a success on {self.noop_floor:.1%} of the whole split")
         if not SPLITS[self.split].solo and self.user == "scripted":
             notes.append("the user is a script: figures are not comparable with those of a simulated user")
         if self.nl == "skip_part":

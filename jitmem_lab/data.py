@@ -102,6 +102,7 @@ def report() -> list[dict[str, Any]]:
 
 def _webshop_rows(source: DataSource, base: dict[str, Any], problem: str) -> list[dict[str, Any]]:
     from .benchmarks.webshop.files import GENERATED_SPLITS, REAL_SPLITS, find_sets, set_of
+    from .benchmarks.webshop.generated_goals import SIZES
 
     sets = find_sets(source.path) if source.path else {}
     rows: list[dict[str, Any]] = []
@@ -112,7 +113,10 @@ def _webshop_rows(source: DataSource, base: dict[str, Any], problem: str) -> lis
         if not found:
             rows[-1].update(origin="", kind="", path="" if problem else base["path"])
     made = {"benchmark": "webshop", "origin": "package", "kind": "generated", "path": "", "note": ""}
-    return rows + [{**made, "split": split, "found": True, "games": None} for split in GENERATED_SPLITS]
+    for split in GENERATED_SPLITS:
+        games = SIZES[split.partition("_")[2]]
+        rows.append({**made, "split": split, "found": True, "games": games})
+    return rows
 
 
 def _alfworld_rows(source: DataSource, base: dict[str, Any], problem: str) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ def rows() -> dict[str, dict]:
 def test_without_any_data_the_package_generates():
     assert data.find("webshop") == ("webshop", "generated", "package", None)
     assert rows()["generated_test"]["found"]
+    assert rows()["generated_train"]["games"] == 300
     assert not rows()["small_test"]["found"]
     assert "items_shuffle.json" in rows()["full_test"]["note"]
     with pytest.raises(UserError, match=r"small products were not found.*without data use generated_train"):

@@ -21,7 +21,7 @@ from .embedding import load_embedder
 from .errors import UserError
 from .execution import Executor
 from .judging import Judge
-from .memories import NAMES, load_memory, parameters
+from .memories import NAMES, load_memory, memory_class, parameters
 from .models import load_model
 from .models.base import ChatModel
 from .presets import PRESETS, preset_values
@@ -307,7 +307,10 @@ def _written_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any
         "thinking": config.curator_thinking,
     }
     options |= {name: value for name, value in shared.items() if name in taken and value is not None}
-    how = config.options.get("retrieval", taken["retrieval"].default if "retrieval" in taken else None)
+    variant = getattr(memory_class(config.memory), "VARIANTS", {}).get(config.variant, {})
+    how = (variant | config.options).get(
+        "retrieval", taken["retrieval"].default if "retrieval" in taken else None
+    )
     if how == "dense":
         options["embedder"] = load_embedder(config.embedder)
     return load_memory(config.memory, **(options | config.options))

@@ -92,10 +92,22 @@ class Finder:
             return []
         index = self._index(texts, session)
         if isinstance(index, DenseIndex):
-            hits = index.rank(self._embed([query], session), k)
+            # Not kept: what a file holds would hang on which of a batch's threads came first.
+            assert self.embedder is not None
+            hits = index.rank(session.embed(self.embedder, [query]), k)
         else:
             hits = index.rank(query, k)
         return [Found(hit.id - 1, hit.score) for hit in hits]
+
+    def likeness(self, text: str, others: Sequence[str], session: Session) -> float:
+        """The largest cosine of a text with others, 0 for none; with BM25 1 for an equal text, else 0.
+
+        For texts that are kept: their vectors are.
+        """
+        if self.how != "dense" or not others:
+            return float(text in others)
+        vectors = self._embed([text, *others], session)
+        return float((vectors[1:] @ vectors[0]).max())
 
     def _index(self, texts: Sequence[str], session: Session) -> DenseIndex | BM25Index:
         """The index of these texts; the last few are kept, since a batch searches one snapshot."""

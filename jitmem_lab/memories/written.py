@@ -14,10 +14,10 @@ from ..bank import MemoryBank
 from ..embedding import Embedder
 from ..errors import UserError
 from ..execution import without_thinking
-from ..models.base import ChatModel
+from ..models.base import ChatModel, Reply
 from ..parsing import strip_thinking
 from ..prompts import load_prompt
-from ..records import Episode, Message, Recall, Sampling, Task, Trajectory
+from ..records import Episode, Message, Recall, Sampling, Task, Tool, Trajectory, to_json
 from ..session import Session
 from ..traces import TraceFormat, fit, trace_text
 from .base import Companion, Gate, decide
@@ -48,7 +48,7 @@ class Written(NamedTuple):
     note: dict[str, Any] = {}  # noqa: RUF012  (never written to)
     """What is worth keeping with the write: what the model said that could not be used, and why."""
     keep: bool = False
-    """Whether the trajectory itself goes into the bank too."""
+    """Whether the trajectory itself goes into the bank too; items with `"trace": None` get its number."""
 
 
 class WrittenMemory:
@@ -62,7 +62,8 @@ class WrittenMemory:
         gate: Who says whether an episode was a success. `judge` is what the published systems do.
         exclude_own: Nothing written after an episode of the very task is shown for it.
         trace_format: How a trajectory is written into the writer's prompt.
-        max_tokens, temperature, thinking: Sampling of the writer.
+        max_tokens, temperature, thinking: Sampling of the writer; its answers are never allowed more than
+            half of its context.
         tokenizer, idf: Of BM25.
     """
 
@@ -93,7 +94,8 @@ class WrittenMemory:
         self.gate = gate
         self.exclude_own = exclude_own
         self.trace_format = trace_format
-        self.sampling = Sampling(temperature=temperature, max_tokens=max_tokens, thinking=thinking)
+        longest = min(max_tokens, model.context // 2)
+        self.sampling = Sampling(temperature=temperature, max_tokens=longest, thinking=thinking)
         self.finder = Finder(retrieval, embedder, tokenizer, idf)
         decide(gate, None)
         self._store: ItemStore | None = None
@@ -177,7 +179,7 @@ class WrittenMemory:
     def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
         """What memory gives for `task`, seen from `snapshot`."""
         items = self.store.items(at=snapshot)
-        own = [item for item in items if self.exclude_own and item.data.get("task_id") == task.task_id]
+        own = [item for item in items if self.exclude_own and task.task_id in writers(item)]
         shown = self.show(task, [item for item in items if item not in own], session)
         return shown.model_copy(
             update={
@@ -186,6 +188,10 @@ class WrittenMemory:
                 "self_excluded": len(own),
             }
         )
+
+    def is_own(self, item: Item, task: Task) -> bool:
+        """Whether an item tells of an earlier episode of this very task."""
+        return bool(item.data.get("task_id") == task.task_id)
 
     def companion(self, task: Task, snapshot: int, recall: Recall) -> Companion | None:
         """Nothing is given step by step."""
@@ -208,16 +214,17 @@ class WrittenMemory:
         added = self.digest(attempted, self.store.items(), session)
         texts = [text for change in added.changes if (text := self.found_by(change.data or {}))]
         self.finder.learn(texts, session)
-        note = dict(added.note)
+        note, changes = dict(added.note), added.changes
         if added.keep:
             labels = {"success": attempted.success, "gate": self.gate, "reward": attempted.trajectory.reward}
             kept = without_thinking(attempted.trajectory)
             note["trace"] = self.bank.append([(attempted.key, kept, labels)])[0]
-        items = self.store.apply(attempted.key, added.changes, note)
+            changes = [_numbered(change, note["trace"]) for change in changes]
+        items = self.store.apply(attempted.key, changes, note)
         return {
             "items": [
                 {"op": change.op, "kind": change.kind, "item": item}
-                for change, item in zip(added.changes, items, strict=True)
+                for change, item in zip(changes, items, strict=True)
             ],
             **({"note": note} if note else {}),
         }
@@ -241,19 +248,40 @@ class WrittenMemory:
         return fit([trace_text(trajectory, self.trace_format)], budget, self.model.count_tokens)[0].text
 
     def ask(self, prompt: str, session: Session, attempted: Attempted, **fields: str) -> str:
-        """The writer's answer to a prompt about an episode, think blocks removed.
+        """The writer's answer to a prompt about an episode, think blocks removed; see `answer`."""
+        return strip_thinking(self.answer(prompt, session, attempted, (), **fields).text)
+
+    def answer(
+        self, prompt: str, session: Session, attempted: Attempted, tools: Sequence[Tool], **fields: str
+    ) -> Reply:
+        """The writer's whole reply to a prompt about an episode, with the tools that it calls.
 
         The prompt may use `{task}`, `{result}`, `{trace}` and the fields given.
 
         Raises:
             InfrastructureError: The model's server failed.
+            UserError: Tools are offered to a model that takes none.
         """
         template = load_prompt(prompt)
         result = "success" if attempted.success else "failure"
         known = {"task": attempted.trajectory.task.description, "result": result} | fields
-        text = self.trace(attempted.trajectory, template.messages(**known, trace=""))
+        offered = Message(role="system", content=to_json(tools) if tools else "")
+        text = self.trace(attempted.trajectory, [*template.messages(**known, trace=""), offered])
         sampling = self.sampling
         if sampling.temperature > 0:
             sampling = sampling.model_copy(update={"seed": session.seed(f"{prompt}:{attempted.key}")})
         messages = template.messages(**known, trace=text)
-        return strip_thinking(session.chat("distiller", self.model, messages, sampling))
+        return session.reply("distiller", self.model, messages, sampling, tools=tools)
+
+
+def writers(item: Item) -> list[str]:
+    """Ids of the tasks whose episodes wrote an item: `task_ids` in its data, or `task_id` where it is one."""
+    one = [item.data["task_id"]] if "task_id" in item.data else []
+    return [*item.data.get("task_ids", []), *one]
+
+
+def _numbered(change: Change, trace: int) -> Change:
+    """The change with the number of the trajectory that was kept, where its item wants to know it."""
+    data = change.data
+    wanted = data is not None and "trace" in data and data["trace"] is None
+    return change._replace(data={**(data or {}), "trace": trace}) if wanted else change

@@ -179,7 +179,7 @@ class WrittenMemory:
     def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
         """What memory gives for `task`, seen from `snapshot`."""
         items = self.store.items(at=snapshot)
-        own = [item for item in items if self.exclude_own and task.task_id in writers(item)]
+        own = [item for item in items if self.exclude_own and self.is_own(item, task)]
         shown = self.show(task, [item for item in items if item not in own], session)
         return shown.model_copy(
             update={
@@ -191,7 +191,7 @@ class WrittenMemory:
 
     def is_own(self, item: Item, task: Task) -> bool:
         """Whether an item tells of an earlier episode of this very task."""
-        return bool(item.data.get("task_id") == task.task_id)
+        return task.task_id in writers(item)
 
     def companion(self, task: Task, snapshot: int, recall: Recall) -> Companion | None:
         """Nothing is given step by step."""

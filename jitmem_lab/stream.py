@@ -339,6 +339,7 @@ class _Stream:
                 session.phase = "recall"
                 recall = self.memory.recall(task, snapshot, session)
                 session.phase = "act"
+                companion = self.memory.companion(task, snapshot, recall)
                 trajectory = self.executor.play(
                     env,
                     task,
@@ -347,8 +348,10 @@ class _Stream:
                     max_steps=self.benchmark.max_steps,
                     environment=f"{self.benchmark.name} {self.benchmark.version}",
                     first=first,
-                    companion=self.memory.companion(task, snapshot, recall),
+                    companion=companion,
                 )
+                if companion is not None:
+                    recall = recall.model_copy(update={"notes": recall.notes | companion.notes()})
             session.phase = "judge"
             verdict = self._verdict(trajectory, session)
         except Interrupted:

@@ -46,6 +46,13 @@ class Companion(Protocol):
         """
         ...
 
+    def notes(self) -> dict[str, Any]:
+        """What is worth keeping once the episode is over, e.g. what was shown when.
+
+        Added to the notes of the episode's recall, where `remember` finds it.
+        """
+        ...
+
 
 class Memory(Protocol):
     """A memory system. It holds no state of its own outside its store in the run directory."""

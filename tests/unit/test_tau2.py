@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import sys
+import time
 import types
 
 import pytest
@@ -90,6 +91,13 @@ NEEDS = {"toggle_data": False, "toggle_data_saver_mode": False, "set_mode": True
 def test_the_script_finds_the_calls_that_it_is_asked_for(message, calls, unclear):
     found, odd = script.asked_calls(message, NEEDS)
     assert ([call.name for call in found], odd) == (calls, unclear)
+
+
+def test_a_message_full_of_calls_is_read_in_no_time():
+    begun = time.monotonic()
+    assert len(script.asked_calls("toggle_data() " * 5000, NEEDS)[0]) == script.MOST_CALLS
+    assert script.asked_calls("set_mode( " * 5000, NEEDS) == ([], ["set_mode"])
+    assert time.monotonic() - begun < 5
 
 
 def test_the_script_agrees_to_questions_and_ends_without_one():

@@ -17,6 +17,9 @@ VERSION = 1
 """Raised whenever the script says or does something else than before."""
 STOP = "###STOP###"
 """τ²'s token that ends a conversation."""
+MOST_CALLS = 20
+"""Calls that the user makes for one message; more are not read."""
+_LONGEST_CALL = 2000
 AGREES = "Yes, please go ahead."
 ENDS = f"Goodbye. {STOP}"
 
@@ -88,10 +91,10 @@ def asked_calls(message: str, needs: Mapping[str, bool]) -> tuple[list[ToolCall]
         needs: The user's tools by name, and whether each needs arguments.
 
     Returns:
-        Calls in the order asked: `tool(argument=value)` each time it stands there, and once a bare name
-        that needs no argument; and the names of tools whose call can't be read.
+        Calls in the order asked, `MOST_CALLS` at most: `tool(argument=value)` each time it stands there, and
+        once a bare name that needs no argument; and the names of tools whose call can't be read.
     """
-    calls: list[tuple[int, ToolCall]] = []
+    calls: list[ToolCall] = []
     unclear: list[str] = []
     names = sorted(needs, key=len, reverse=True)
     if not names:
@@ -102,15 +105,19 @@ def asked_calls(message: str, needs: Mapping[str, bool]) -> tuple[list[ToolCall]
         call = parse_call(text) if match[2] or not needs[name] else None
         if call is None:
             unclear.append(name)
-        elif match[2] or all(name != known.name for _, known in calls):
-            calls.append((match.start(), call))
-    return [call for _, call in calls], list(dict.fromkeys(unclear))
+            if len(unclear) == MOST_CALLS:
+                break
+        elif match[2] or all(name != known.name for known in calls):
+            calls.append(call)
+            if len(calls) == MOST_CALLS:
+                break
+    return calls, list(dict.fromkeys(unclear))
 
 
 def _balanced(message: str, start: int, inside: int) -> str:
     """The text from `start` to the parenthesis that closes the one before `inside`, quotes respected."""
     depth, quote, at = 1, "", inside
-    while at < len(message):
+    while at < min(len(message), start + _LONGEST_CALL):
         char = message[at]
         if quote:
             at += char == "\\"

@@ -68,7 +68,7 @@ def first_task(bench, **wanted):
     ],
 )
 def test_gold_actions_solve_and_the_last_of_them_matters(split, limit, gold, short):
-    row = check_split(split, workers=2, limit=limit)
+    row = check_split(split, workers=1, limit=limit)
     assert row["gold"] == pytest.approx(gold, abs=1e-4)
     assert row["gold_failed"] == list(GOLD_FAILS.get(split, ()))
     if short is not None:

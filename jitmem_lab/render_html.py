@@ -150,7 +150,11 @@ def _trajectory(trajectory: Any, title: str = "") -> str:
     if trajectory.final_observation:
         rows.append(("end", _text(trajectory.final_observation), "", "", ""))
     if trajectory.parts:
-        head += f"<div>{_text(short_repr(trajectory.parts, depth=3), 800)}</div>"
+        head += f"<div>{_text(short_repr(trajectory.parts, depth=3, items=20), 800)}</div>"
+    if trajectory.task.benchmark == "webshop":
+        from .benchmarks.webshop.view import pages_html
+
+        head += _details("pages", pages_html(trajectory))
     table = _table(("step", "observation", "action", "raw answer", "admissible"), rows)
     return head + _details("steps", table, opened=len(rows) <= 12)
 

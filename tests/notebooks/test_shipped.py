@@ -100,3 +100,56 @@ def test_explore(quickstart):
     shown = "".join(str(o) for cell in cells if cell.cell_type == "code" for o in cell.outputs)
     assert "the walkthrough" in shown
     assert "success after" in shown, "the walkthrough as payload wins this game"
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """Three benchmarks with three memories each: one parameter changes the benchmark, one the memory."""
+    folder = tmp_path_factory.mktemp("sweep")
+    runs = {}
+    for benchmark in ("alfworld", "webshop", "tau2"):
+        pytest.importorskip({"alfworld": "textworld", "webshop": "spacy", "tau2": "tau2"}[benchmark])
+        for memory in ("none", "raw", "jitmem"):
+            name = f"{benchmark}-{memory}"
+            parameters = {
+                "benchmark": benchmark,
+                "memory": memory,
+                "games": 2,
+                "out": str(folder / name),
+                "more": {"warm_start": 4, "max_steps": 4, "curator_max_tokens": 24},
+            }
+            output = run_notebook("20_evaluate", parameters, output=folder / f"{name}.ipynb", progress=False)
+            runs[benchmark, memory] = (output, Run(folder / name))
+    return runs
+
+
+@pytest.mark.model
+def test_any_memory_on_any_benchmark_by_one_parameter(sweep):
+    assert len(sweep) == 9
+    for (benchmark, memory), (output, run) in sweep.items():
+        assert read_status(output)["state"] == "completed"
+        summary = run.summary()
+        assert summary["benchmark"] == benchmark
+        assert summary["memory"] == memory
+        assert summary["owed"] == 0
+        for episode in run.latest():
+            assert episode.outcome in ("success", "failure")
+            assert 1 <= len(episode.trajectory.steps) <= 4
+            assert bool(episode.recall.traces) is (memory != "none")
+            assert bool(episode.recall.payload) is (memory != "none")
+            if memory == "jitmem":
+                assert any(call.role == "curator" for call in episode.calls)
+    tasks = {
+        b: {tuple(e.task.task_id for e in r.latest()) for (k, _), (_, r) in sweep.items() if k == b}
+        for b in ("alfworld", "webshop", "tau2")
+    }
+    assert all(len(orders) == 1 for orders in tasks.values()), "the same tasks for each memory"
+
+
+@pytest.mark.model
+def test_the_notebook_tells_what_must_be_told(sweep):
+    output, run = sweep["tau2", "raw"]
+    text = output.read_text()
+    for caution in run.card().cautions:
+        assert caution[:40] in text
+    assert any("solved demonstrations" in caution for caution in run.card().cautions)

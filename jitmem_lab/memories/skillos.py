@@ -102,7 +102,11 @@ class SkillMemory(WrittenMemory):
         fitted = fit(texts, self.model.context // 4, self.model.count_tokens)
         skills = "\n\n".join(cut.text for cut in fitted) or "(none yet)"
         offered = tools() if self.calls == "tools" else []
-        reply = self.answer(f"skillos_{self.calls}", session, attempted, offered, skills=skills)
+        try:
+            reply = self.answer(f"skillos_{self.calls}", session, attempted, offered, skills=skills)
+        except UserError as error:
+            hint = "; if it takes no tools, use calls='text'" if offered else ""
+            raise UserError(f"the curator can't be asked: {error}{hint}") from None
         said = [Said(call, call.name) for call in reply.tool_calls]
         said = said or calls_in(strip_thinking(reply.text), NAMES)
         shelf = {item.data["name"]: (item.id, item.data) for item in items}

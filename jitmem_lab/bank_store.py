@@ -102,7 +102,7 @@ def open_store(path: Path | None, read_only: bool) -> sqlite3.Connection:
     Raises:
         UserError: For a missing folder or file, a file that isn't a bank (left untouched), a newer bank.
     """
-    db = _connect(path, read_only)
+    db = connect(path, read_only)
     try:
         if not _is_bank(db, path):
             if read_only:
@@ -151,7 +151,8 @@ def _open(name: str, uri: bool = False) -> sqlite3.Connection:
     return sqlite3.connect(name, timeout=_WAIT, isolation_level=None, check_same_thread=False, uri=uri)
 
 
-def _connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
+def connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
+    """A connection that a reader may hold beside a writer; `UserError` for a missing file or folder."""
     if path is None:
         return _open(":memory:")
     if path.is_dir():

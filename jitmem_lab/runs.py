@@ -181,6 +181,12 @@ class Run:
         index = self.settings.get("memory", {}).get("index", {})
         return MemoryBank(self.path / "bank.sqlite", read_only=True, **index)
 
+    def items(self) -> pd.DataFrame:
+        """Every change of a write-time memory's items, see `item_frames.history_frame`."""
+        from .item_frames import history_frame
+
+        return history_frame(self)
+
     def provenances(self) -> list[dict[str, Any]]:
         """Where each attempt came from, as long as it differed from the one before."""
         found = [self.config.get("provenance") or {}]

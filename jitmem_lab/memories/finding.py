@@ -79,7 +79,7 @@ class Finder:
 
     def learn(self, texts: Sequence[str], session: Session) -> None:
         """Embed texts when they are written, so that finding them later embeds the query only."""
-        if self.how == "dense":
+        if self.how == "dense" and texts:
             self._embed(texts, session)
 
     def find(self, query: str, texts: Sequence[str], k: int, session: Session) -> list[Found]:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from ..bank_store import connect, explained
 from ..errors import InfrastructureError, UserError
 from ..records import to_json
 
@@ -81,14 +82,23 @@ class ItemStore:
 
     Args:
         path: The file, or `:memory:`.
+        read_only: Read an existing store, also while its run writes it.
 
     Raises:
-        UserError: The file can't be used.
+        UserError: The file can't be used, or is to be read and holds no items.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, read_only: bool = False) -> None:
         self._lock = threading.RLock()
+        self._read_only = read_only
         self._states: dict[int, dict[int, Item]] = {0: {}}
+        if read_only:
+            with explained(Path(path)):
+                self._db = connect(Path(path), read_only=True)
+            if not self._all("SELECT 1 FROM sqlite_master WHERE name = 'item_changes'"):
+                self._db.close()
+                raise UserError(f"{path} holds no items: its memory writes none")
+            return
         try:
             self._db = sqlite3.connect(path, timeout=60.0, check_same_thread=False, isolation_level=None)
             if str(path) != ":memory:":
@@ -173,10 +183,15 @@ class ItemStore:
             Past(*row[:5], *(None if text is None else json.loads(text) for text in row[5:])) for row in rows
         ]
 
+    def writes(self) -> list[tuple[int, str, Any]]:
+        """Number, episode key and note of every write, in order."""
+        with self._lock:
+            rows = self._all("SELECT number, key, note FROM item_writes ORDER BY number")
+        return [(number, key, json.loads(note)) for number, key, note in rows]
+
     def notes(self) -> dict[str, Any]:
         """What was kept with each write, by episode key."""
-        with self._lock:
-            return {key: json.loads(note) for key, note in self._all("SELECT key, note FROM item_writes")}
+        return {key: note for _, key, note in self.writes()}
 
     def undo(self, write: int) -> int:
         """Take back one write by a new one that does the opposite; the history keeps both.
@@ -250,6 +265,8 @@ class ItemStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        if self._read_only:
+            raise UserError("this store is open for reading only; open it without read_only to change it")
         self._all("BEGIN IMMEDIATE")
         try:
             yield

@@ -69,6 +69,7 @@ def cautions(settings: dict[str, Any]) -> list[str]:
     """What must be told with the figures of a run of these settings, the benchmark's own words first."""
     bench, memory = settings.get("benchmark") or {}, settings.get("memory") or {}
     said = [f"leak: {leak}" for leak in bench.get("leaks") or []] + list(bench.get("notes") or [])
+    said += list(memory.get("notes") or [])
     if str(bench.get("split", "")).startswith("generated"):
         said.append("made by this package: figures are not comparable with published ones")
     if memory.get("name") == "oracle":

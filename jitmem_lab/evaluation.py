@@ -231,7 +231,7 @@ def evaluate(
         judge = make_judge(config, model(config.judge_model or config.model)) if memory.needs_judge else None
         warm = (
             bench.demonstrations(config.warm_start, config.seed)
-            if config.warm_start and config.memory not in ("none", "oracle")
+            if config.warm_start and config.memory not in ("none", "oracle", "reflexion")
             else []
         )
         return run_stream(

@@ -26,6 +26,7 @@ class FakeRun:
             "leak: the key is the hidden scenario",
         ),
         ({"benchmark": {"notes": ["a scripted user"]}}, "a scripted user"),
+        ({"memory": {"notes": ["recalls its own attempts"]}}, "recalls its own attempts"),
         ({"benchmark": {"split": "generated_test"}}, "made by this package"),
         ({"memory": {"name": "oracle"}}, "own solution"),
         ({"memory": {"gate": "partial"}}, "any reward above 0"),

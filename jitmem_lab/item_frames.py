@@ -1,0 +1,149 @@
+"""What a write-time memory holds and how it came to be, as frames and HTML; read beside a live run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .errors import UserError
+from .memories.items import ItemStore, Past
+from .render import escape
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .runs import Run
+
+HISTORY = ("write", "key", "position", "op", "kind", "item", "before", "after", "note")
+"""Columns of `history_frame`."""
+SHOWN_ITEMS = 200
+"""Items in the HTML table; the newest ones."""
+
+
+@contextlib.contextmanager
+def _opened(run: Run, at: int | None = None) -> Iterator[tuple[ItemStore, int]]:
+    """The store and the write that is looked at, which a write made meanwhile does not move."""
+    with contextlib.closing(ItemStore(run.path / "bank.sqlite", read_only=True)) as store:
+        latest = store.version()
+        if at is not None and not 0 <= at <= latest:
+            raise UserError(f"{run.path} has writes 0 (nothing yet) to {latest}, not {at}")
+        yield store, latest if at is None else at
+
+
+def _positions(run: Run) -> dict[str, int]:
+    """Place in the stream of each episode that memory took in, by key."""
+    return {line["key"]: line["position"] for line in run.writes() if isinstance(line.get("position"), int)}
+
+
+def history_frame(run: Run) -> pd.DataFrame:
+    """Every change of every item, one row each in order; a write that changed nothing is a row of `op` none.
+
+    Columns are `HISTORY`: `write` counts from 1; `key` and `position` are those of the episode (no position
+    for demonstrations and for what was undone by hand); `before` and `after` are the item's fields, None
+    where there is no item; `note` is what was kept with the write, e.g. what was refused and why.
+
+    Raises:
+        UserError: The run's memory writes no items.
+    """
+    import pandas as pd
+
+    with _opened(run) as (store, _):
+        writes, changes = store.writes(), store.history()
+    places = _positions(run)
+    done: dict[int, list[Past]] = {}
+    for past in changes:
+        done.setdefault(past.write, []).append(past)
+    rows: list[tuple[Any, ...]] = []
+    for number, key, note in writes:
+        parts = [(p.op, p.kind, p.item, p.before, p.after) for p in done.get(number, [])] or [_NO_CHANGE]
+        rows += [(number, key, places.get(key), *part, note) for part in parts]
+    return pd.DataFrame(rows, columns=list(HISTORY)).astype({"position": "Int64", "item": "Int64"})
+
+
+def memory_frame(run: Run, at: int | None = None) -> pd.DataFrame:
+    """The items that stood after write `at` (None: now), one row each, oldest first.
+
+    Columns: `item`, `kind`, `born` and `changed` (the writes that inserted and last changed it), `position`
+    (of the episode that last changed it), then one a field, named `data.` and the field.
+
+    Raises:
+        UserError: The run's memory writes no items, or there is no write `at` yet.
+    """
+    import pandas as pd
+
+    with _opened(run, at) as (store, at):
+        items, writes = store.items(at=at), store.writes()
+    places = _positions(run)
+    keys = {number: key for number, key, _ in writes}
+    rows = [
+        dict(zip(_COLUMNS, (i.id, i.kind, i.born, i.changed, places.get(keys[i.changed])), strict=True))
+        | {f"data.{name}": value for name, value in i.data.items()}
+        for i in items
+    ]
+    return pd.DataFrame(rows, columns=None if rows else list(_COLUMNS)).astype({"position": "Int64"})
+
+
+def memory_html(run: Run, at: int | None = None) -> str:
+    """The items that stood after write `at` (None: now) as a table of HTML, each unfolding to its history.
+
+    Raises:
+        UserError: The run's memory writes no items, or there is no write `at` yet.
+    """
+    with _opened(run, at) as (store, at):
+        items, writes = store.items(at=at), store.writes()
+        changes = [past for past in store.history() if past.write <= at]
+    places = _positions(run)
+    where = {number: _where(key, places) for number, key, _ in writes}
+    shown = items[-SHOWN_ITEMS:]
+    past: dict[int, list[Past]] = {item.id: [] for item in shown}
+    for change in changes:
+        past.get(change.item, []).append(change)
+    rows = []
+    for item in shown:
+        *earlier, last = past[item.id]
+        story = [f"<li>{one.op}, {where[one.write]}{_fields(one.after)}</li>" for one in earlier]
+        story.append(f"<li>{last.op}, {where[last.write]}</li>")
+        title = f"{len(story)}, last {where[last.write]}"
+        cells = (
+            str(item.id),
+            escape(item.kind, 80),
+            _fields(item.data),
+            f"<details><summary>{title}</summary><ol>{''.join(story)}</ol></details>",
+        )
+        rows.append("<tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells) + "</tr>")
+    head = "".join(f'<th style="{_CELL}">{name}</th>' for name in ("item", "kind", "fields", "changes"))
+    more = f", the last {len(shown):,} of them shown" if len(shown) < len(items) else ""
+    return (
+        f'<div class="mathjax_ignore tex2jax_ignore"><p><b>{len(items):,} items</b> after {at:,} writes{more}'
+        f'</p><table style="border-collapse:collapse"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+_COLUMNS = ("item", "kind", "born", "changed", "position")
+_NO_CHANGE: tuple[Any, ...] = ("none", None, None, None, None)
+_CELL = "text-align:left;vertical-align:top;padding:2px 8px;border-bottom:1px solid rgba(128,128,128,.35)"
+_TEXT = "white-space:pre-wrap;font:inherit;color:inherit;background:none"
+
+
+def _where(key: str, places: Mapping[str, int]) -> str:
+    """Which episode wrote, for a reader."""
+    return f"episode {places[key]}" if key in places else escape(key, 40)
+
+
+def _fields(data: Mapping[str, Any] | None) -> str:
+    """An item's fields, one a line."""
+    return "".join(
+        f"<div><b>{escape(name, 80)}</b> {_value(value)}</div>" for name, value in (data or {}).items()
+    )
+
+
+def _value(value: Any) -> str:
+    """A text as it is, a list item by item, anything else as JSON."""
+    if isinstance(value, dict):
+        return _fields(value)
+    if isinstance(value, list):
+        return f"<ol>{''.join(f'<li>{_value(one)}</li>' for one in value)}</ol>"
+    return f'<code style="{_TEXT}">{escape(value if isinstance(value, str) else json.dumps(value))}</code>'

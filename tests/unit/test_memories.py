@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from jitmem_lab.records import Episode, Recall, Step, Trajectory, Verdict
 from jitmem_lab.session import Session
 
 from .doubles import ButtonBenchmark, RuleModel, demonstration
+from .writing import WordEmbedder
 
 pytestmark = pytest.mark.unit
 
@@ -85,9 +87,10 @@ def test_wrong_input_is_one_sentence(name: Any, options: dict[str, Any], says: s
 
 @pytest.mark.parametrize("name", NAMES)
 def test_settings_are_json_and_tell_systems_apart(name: str) -> None:
-    needed = {"jitmem": {"curator": RuleModel()}, "oracle": {"benchmark": ButtonBenchmark()}}
-    memory = load_memory(name, **needed.get(name, {}))
+    given = {"curator": RuleModel(), "model": RuleModel(), "embedder": WordEmbedder()}
+    memory = load_memory(name, **given, benchmark=ButtonBenchmark())
     settings = memory.settings()
+    json.dumps(settings)
     assert settings["name"] == name
     assert ("curator" in settings) is (name == "jitmem")
     memory.close()

@@ -16,6 +16,11 @@ SYSTEMS = {
     "raw": "raw:RawMemory",
     "jitmem": "jitmem:JitMemory",
     "oracle": "oracle:OracleMemory",
+    "reasoningbank": "reasoningbank:ReasoningBank",
+    "awm": "awm:WorkflowMemory",
+    "reflexion": "reflexion:Reflexion",
+    "skillos": "skillos:SkillMemory",
+    "memp": "memp:ProcedureMemory",
 }
 """Each system's module here and its class."""
 NAMES = tuple(SYSTEMS)

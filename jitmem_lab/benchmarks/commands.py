@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..errors import UserError
-from ..terminal import emit, facts, json_option, table
+from ..terminal import emit, facts, json_option, names, note, table
 
 benchmark_argument = click.argument("benchmark")
 split_option = click.option("--split", help="Its split; by default the benchmark's own, which needs no data.")
@@ -84,6 +84,26 @@ def check_webshop(oracles: Path, as_json: bool) -> None:
         return dict(check_oracles(oracles))
 
     emit(as_json, work, facts)
+
+
+@check_group.command("tau2")
+@click.option("--split", "splits", default="telecom_solo_small", show_default=True, help="With commas.")
+@click.option("--games", type=click.IntRange(min=1), help="Tasks of each split; all by default.")
+@click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one a CPU by default.")
+@json_option
+def check_tau2(splits: str, games: int | None, workers: int | None, as_json: bool) -> None:
+    """Play τ²'s gold actions, whole and without the last, and its floors."""
+
+    def work() -> dict[str, Any]:
+        from .tau2.check import check_split
+
+        rows = []
+        for split in names(splits, "--split"):
+            note(f"{split} …")
+            rows.append(check_split(split, workers=workers, limit=games))
+        return {"rows": rows}
+
+    emit(as_json, work, lambda result: table(result["rows"], "no splits"))
 
 
 @check_group.command("contract")

@@ -44,6 +44,8 @@ class ChatModel(Protocol):
     """What the user asked for, e.g. `smol` or `openai:http://…#Qwen/Qwen3-8B`."""
     context: int
     """Context length in tokens."""
+    takes_tools: bool
+    """Whether `chat` may be given tools; a server that has none says so when it is asked."""
 
     def chat(
         self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()

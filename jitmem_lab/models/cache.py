@@ -67,6 +67,7 @@ class CachedModel:
         self.inner = model
         self.name = model.name
         self.context = model.context
+        self.takes_tools = model.takes_tools
         self._path = path
         self._lock = threading.Lock()
         self._asking: dict[str, tuple[threading.Lock, int]] = {}

@@ -57,6 +57,8 @@ class HfModel:
         UserError: The model isn't found or an option isn't valid.
     """
 
+    takes_tools = False
+
     def __init__(
         self,
         path: str,

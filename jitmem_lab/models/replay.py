@@ -29,6 +29,8 @@ class ReplayModel:
         UserError: There is no such run, or it holds no model call.
     """
 
+    takes_tools = True
+
     def __init__(self, path: str, *, context: int = 32768) -> None:
         from ..runs import open_run
 

@@ -44,6 +44,8 @@ class ServedModel:
         end: Text that ends each option of a choice and counts in its mean.
     """
 
+    takes_tools = True
+
     def __init__(
         self,
         rest: str,

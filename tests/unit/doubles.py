@@ -20,6 +20,7 @@ class RuleModel:
     """Writes or chooses by a hash of the whole prompt: deterministic, and different for every prompt."""
 
     context = 4096
+    takes_tools = True
 
     def __init__(
         self, name: str = "rule", latency: float = 0.0, rule: Callable[[str, Sampling], str] | None = None

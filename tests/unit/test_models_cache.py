@@ -44,6 +44,7 @@ class Counting:
 
     name = "counting"
     context = 100
+    takes_tools = True
 
     def __init__(self, version: int = 1, delay: float = 0.0) -> None:
         self.version, self.delay, self.calls, self.closed = version, delay, 0, False

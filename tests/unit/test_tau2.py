@@ -2,21 +2,20 @@
 
 import importlib.metadata
 import json
-import sys
 import time
-import types
 
 import pytest
 
 from jitmem_lab.benchmarks.tau2 import package, script
 from jitmem_lab.benchmarks.tau2.benchmark import Tau2
-from jitmem_lab.benchmarks.tau2.env import ATTEMPTS, ModelUser, takes_tools
+from jitmem_lab.benchmarks.tau2.env import ATTEMPTS, ModelUser
 from jitmem_lab.benchmarks.tau2.gold import gold_actions
 from jitmem_lab.benchmarks.tau2.splits import NOOP_FLOORS, SPLITS, train_split
 from jitmem_lab.benchmarks.tau2.suggestions import LIMIT, Suggestions
 from jitmem_lab.benchmarks.tau2.tasks import DomainFiles, without_judge
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.models.base import Reply
+from jitmem_lab.models.cache import cached
 from jitmem_lab.records import ToolCall, Usage
 from jitmem_lab.session import Session
 
@@ -321,12 +320,9 @@ def test_a_model_without_tools_cannot_play_a_user_that_has_some():
         ModelUser(Plain(), Session()).answer(ASKED, [tool("look")])
 
 
-def test_an_in_process_model_is_refused_before_anything_starts(monkeypatch):
+def test_a_model_without_tools_is_refused_before_anything_starts(tmp_path):
     model = RuleModel("small")
-    cached = types.SimpleNamespace(inner=model, name="small")
-    monkeypatch.setitem(sys.modules, "jitmem_lab.models.hf", types.SimpleNamespace(HfModel=RuleModel))
-    for given in (model, cached):
+    model.takes_tools = False
+    for given in (model, cached(model, tmp_path / "answers.sqlite")):
         with pytest.raises(UserError, match="user of telecom has tools of its own, and small calls none"):
             Tau2("telecom_small", user_model=given)
-    monkeypatch.delitem(sys.modules, "jitmem_lab.models.hf")
-    assert takes_tools(model)

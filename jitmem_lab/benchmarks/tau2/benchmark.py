@@ -15,7 +15,7 @@ from ...records import Task, Trajectory
 from ...session import Session
 from ..pooled import PooledBenchmark
 from ..workers import WorkerPool
-from .env import ModelUser, Tau2Env, takes_tools
+from .env import ModelUser, Tau2Env
 from .gold import DONE, GOODBYE
 from .script import VERSION as SCRIPT_VERSION
 from .splits import DEFAULT_SPLIT, FLOORS_OF, NOOP_FLOORS, SPLITS, USERS_WITH_TOOLS, train_split
@@ -89,7 +89,7 @@ class Tau2(PooledBenchmark):
             raise UserError("user='model' needs user_model, the chat model that plays the user")
         domain = SPLITS[split].domain if split in SPLITS else ""
         solo = split in SPLITS and SPLITS[split].solo
-        if user_model is not None and not solo and domain in USERS_WITH_TOOLS and not takes_tools(user_model):
+        if user_model is not None and not solo and domain in USERS_WITH_TOOLS and not user_model.takes_tools:
             raise UserError(
                 f"the simulated user of {domain} has tools of its own, and {user_model.name} calls none; "
                 "take a model behind a server (openai:BASE_URL#MODEL), another domain, or the scripted user"

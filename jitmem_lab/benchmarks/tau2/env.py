@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,14 +15,6 @@ from ..workers import WorkerPool
 
 ATTEMPTS = 4
 """Times that a user's model may be asked for one answer: empty ones are asked for again, as τ² does."""
-
-
-def takes_tools(model: ChatModel) -> bool:
-    """Whether a model may take tools; False only where that is known without asking it."""
-    while hasattr(model, "inner"):  # behind a cache
-        model = model.inner
-    in_process = sys.modules.get("jitmem_lab.models.hf")
-    return in_process is None or not isinstance(model, in_process.HfModel)
 
 
 class ModelUser:

@@ -42,6 +42,7 @@ bench: setup
 	$(BIN)/jitmem bench choose --split $(SPLIT)
 	$(BIN)/jitmem bench payload --split $(SPLIT)
 	$(BIN)/jitmem bench alfworld --split $(SPLIT)
+	$(BIN)/jitmem bench env
 
 serve: setup
 	$(BIN)/jitmem serve

@@ -182,8 +182,10 @@ def connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
 
 def _is_bank(db: sqlite3.Connection, path: Path | None) -> bool:
     """True for a bank that this version reads, False for an empty file; `UserError` otherwise."""
+    # The tables first: another process makes tables and mark in one transaction, which may end in between.
+    tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application = db.execute("PRAGMA application_id").fetchone()[0]
-    if application == 0 and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if not tables and application in (0, _APPLICATION):
         return False
     if application != _APPLICATION:
         raise UserError(f"{path} is not a memory bank; give another path")

@@ -21,6 +21,8 @@ SYSTEMS = {
     "reflexion": "reflexion:Reflexion",
     "skillos": "skillos:SkillMemory",
     "memp": "memp:ProcedureMemory",
+    "expel": "expel:Expel",
+    "memharness": "memharness:MemHarness",
 }
 """Each system's module here and its class."""
 NAMES = tuple(SYSTEMS)

@@ -233,9 +233,11 @@ def summary_frame(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(summary_rows(runs)).set_index("memory")
 
 
-def summary_text(runs: Sequence[Run]) -> str:
-    """The summary table in plain text."""
+def summary_text(runs: Sequence[Run], names: Sequence[str] = ()) -> str:
+    """The summary table in plain text; with `names`, one a run, a first column that holds them."""
     rows = summary_rows(runs)
+    if names:
+        rows = [{"run": name} | row for name, row in zip(names, rows, strict=True)]
     if not rows:
         return "(no runs)"
     widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}

@@ -13,6 +13,7 @@ from . import __version__
 from .bench.commands import bench_group
 from .benchmarks.commands import check_group, floors_command
 from .errors import UserError
+from .sweep_commands import sweep_command
 from .terminal import EXIT_CODES, Seconds, emit, exit_code, facts, json_option, table
 
 
@@ -228,7 +229,7 @@ def serve_command(runs: tuple[Path, ...], port: int, address: str, token: str | 
     return serve([str(_where(run)) for run in runs], port, address, token, show)
 
 
-for _command in (bench_group, floors_command, check_group):
+for _command in (sweep_command, bench_group, floors_command, check_group):
     cli.add_command(_command)
 
 

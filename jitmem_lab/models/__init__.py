@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import UserError
 from .base import ChatModel, Choice, Reply
 
-__all__ = ["FORMS", "ChatModel", "Choice", "Reply", "load_model"]
+__all__ = ["FORMS", "ChatModel", "Choice", "Reply", "check_spec", "load_model"]
 
 FORMS = (
     "smol (the embedded SmolLM2-135M-Instruct)",
@@ -44,9 +44,9 @@ def load_model(
         UserError: Unknown form or setting, missing package or key, or a model that isn't there.
         InfrastructureError: The embedded model can't be fetched.
     """
-    kind, _, rest = spec.strip().partition(":")
+    kind, rest = check_spec(spec)
     model: ChatModel
-    if kind == "smol" and not rest:
+    if kind == "smol":
         from . import smol
         from .hf import HfModel
 
@@ -54,21 +54,19 @@ def load_model(
         fixed = {"name": "smol", "about": about, "max_batch": concurrency, "dtype": "float32"}
         settings = _known(HfModel, {**fixed, **options})
         model = HfModel(str(smol.ensure()), **settings)
-    elif kind == "hf" and rest:
+    elif kind == "hf":
         from .hf import HfModel
 
         model = HfModel(rest, **_known(HfModel, {"max_batch": concurrency, **options}))
-    elif kind == "openai" and rest:
+    elif kind == "openai":
         from .served import ServedModel
 
         limits = {"concurrency": concurrency, "timeout": timeout, "retries": retries}
         model = ServedModel(rest, **_known(ServedModel, {**limits, **options}))
-    elif kind == "replay" and rest:
+    else:
         from .replay import ReplayModel
 
         model = ReplayModel(rest, **_known(ReplayModel, options))
-    else:
-        raise UserError(f"unknown model {_hide(spec)!r}; use one of: {'; '.join(FORMS)}")
     if cache is None:
         return model
     from .cache import cached
@@ -78,6 +76,18 @@ def load_model(
     except UserError:
         model.close()
         raise
+
+
+def check_spec(spec: str) -> tuple[str, str]:
+    """Kind and rest of a model's name; nothing is loaded.
+
+    Raises:
+        UserError: It has none of `FORMS`.
+    """
+    kind, _, rest = spec.strip().partition(":")
+    if (kind == "smol" and not rest) or (kind in ("openai", "hf", "replay") and rest):
+        return kind, rest
+    raise UserError(f"unknown model {_hide(spec)!r}; use one of: {'; '.join(FORMS)}")
 
 
 def _known(backend: type, settings: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,359 @@
+"""A sweep: each cell of a grid as one run directory below a folder, resumable, with one status, one table.
+
+Each cell is what `evaluate` (or the notebook 20_evaluate) runs. A cell that is complete is left as it is, one
+that was cut off goes on, one that fails is told of at the end and stops no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import UserError
+from .evaluation import evaluate
+from .files import write_json
+from .grids import Cell, Grid
+from .models import load_model
+from .models.base import ChatModel
+from .runs import Run, RunLock
+from .sweep_bar import Bar, NoBar
+from .sweep_check import check_cells, model_names
+
+STATUS = "sweep.json"
+"""Name of a sweep's status file."""
+_POLL = 0.5
+_CELL_PARAMETERS = ("out", "concurrency", "cache", "timeout")
+
+
+@dataclass
+class Place:
+    """A cell in its folder, and how it stands."""
+
+    cell: Cell
+    """What is run."""
+    folder: Path
+    """Its run directory."""
+    total: int
+    """Episodes that it has."""
+    state: str = "owed"
+    """owed, running, completed, incomplete (episodes ended in errors) or failed."""
+    error: str | None = None
+    """Why it failed."""
+    seconds: float = 0.0
+    """Spent on it in this attempt."""
+
+    def done(self) -> int:
+        """Episodes with a result, as its run last said."""
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            return int(json.loads((self.folder / "status.json").read_text(encoding="utf-8")).get("done", 0))
+        return 0
+
+    def row(self) -> dict[str, Any]:
+        """Its line in the status file."""
+        return {
+            "name": self.cell.name,
+            "folder": str(self.folder),
+            "state": self.state,
+            "done": self.done(),
+            "total": self.total,
+            "seconds": round(self.seconds, 1),
+            "error": self.error,
+            "parameters": self.cell.parameters,
+        }
+
+
+@dataclass
+class Sweep:
+    """A sweep that has ended."""
+
+    out: Path
+    """Its folder."""
+    places: list[Place] = field(default_factory=list)
+    """Its cells, in the grid's order."""
+
+    def runs(self) -> dict[str, Run]:
+        """The runs that exist, by the cell's name."""
+        found = {}
+        for place in self.places:
+            with contextlib.suppress(UserError):
+                found[place.cell.name] = Run(place.folder)
+        return found
+
+    def failed(self) -> list[Place]:
+        """Cells without a complete run."""
+        return [place for place in self.places if place.state != "completed"]
+
+    def text(self) -> str:
+        """The table of all runs, then the cells that failed and why."""
+        from .analysis import summary_text
+
+        runs = self.runs()
+        lines = [summary_text(list(runs.values()), list(runs))]
+        if self.failed():
+            lines += ["", f"{len(self.failed())} of {len(self.places)} cells are not complete:"]
+            lines += [f"  {p.cell.name}: {p.error or p.state}" for p in self.failed()]
+        return "\n".join(lines)
+
+
+def run_sweep(
+    grid: Grid,
+    *,
+    out: str | Path,
+    concurrency: int = 2,
+    cache: str | Path | None = None,
+    timeout: float = 120.0,
+    notebooks: bool = False,
+    progress: bool = True,
+) -> Sweep:
+    """Run what a grid asks for, or what is missing of it.
+
+    Args:
+        grid: The cells.
+        out: Folder of the run directories, one a cell, and of the status file.
+        concurrency: Episodes at once, within one cell; cells run one after another.
+        cache: SQLite file of model answers, shared by all cells; None for none.
+        timeout: Seconds after which a model call counts as failed.
+        notebooks: Run each cell as notebook 20_evaluate, kept in `out/notebooks`; each then loads its model.
+        progress: Whether to draw a bar and say how each cell ended, on standard error.
+
+    Returns:
+        How each cell ended. An error of one cell is told there, not raised.
+
+    Raises:
+        UserError: Wrong parameters, missing data, or a folder of something else; nothing was run.
+        KeyboardInterrupt: The user stopped it; what had finished is kept.
+    """
+    cells = grid.cells()
+    if concurrency < 1 or not timeout > 0:
+        raise UserError("concurrency must be 1 or more, and timeout more than 0")
+    totals = check_cells(cells)
+    root = Path(out)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"the folder {str(out)!r} cannot be made ({reason}); choose another") from None
+    with _locked(root):
+        places = _places(root, cells, totals)
+        runner = _Runner(root, places, concurrency, cache, timeout, notebooks, progress)
+        runner.run()
+    return Sweep(root, places)
+
+
+def read_sweep(out: str | Path) -> dict[str, Any]:
+    """The status of the sweep in a folder; `state` is running only while its process lives, else killed.
+
+    Raises:
+        UserError: There is no sweep, or its status cannot be read.
+    """
+    file = Path(out) / STATUS
+    try:
+        status: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        running = status["state"] == "running"
+    except OSError:
+        raise UserError(f"there is no sweep in {out}; `jitmem sweep -o {out} …` begins one") from None
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{file} is not the status of a sweep; remove it and run the sweep again") from None
+    if running and not RunLock(Path(out)).held():
+        status["state"] = "killed"
+    return status
+
+
+@contextlib.contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    lock = RunLock(root)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _places(root: Path, cells: Sequence[Cell], totals: Mapping[str, int]) -> list[Place]:
+    """Where each cell's run is or will be: in the folder that holds it, whatever its name."""
+    there: dict[Path, dict[str, Any]] = {}
+    for file in sorted(root.glob("*/config.json")):
+        with contextlib.suppress(UserError):
+            there[file.parent] = Run(file.parent).config.get("request") or {}
+    places = []
+    for cell in cells:
+        asked = json.loads(json.dumps(cell.config.request()))
+        holding = [
+            folder for folder, request in there.items() if request and request.items() <= asked.items()
+        ]
+        folder = root / cell.name
+        if holding:
+            folder = folder if folder in holding else holding[0]
+        elif folder in there:
+            raise UserError(f"{folder} holds a run of other settings; choose another folder for the sweep")
+        places.append(Place(cell, folder, totals[cell.name]))
+    return places
+
+
+class _Runner:
+    """One attempt at a sweep."""
+
+    def __init__(
+        self,
+        root: Path,
+        places: list[Place],
+        concurrency: int,
+        cache: str | Path | None,
+        timeout: float,
+        notebooks: bool,
+        show: bool,
+    ) -> None:
+        self.root = root
+        self.places = places
+        self.concurrency = concurrency
+        self.cache = None if cache is None else Path(cache)
+        self.timeout = timeout
+        self.notebooks = notebooks
+        self.models: dict[str, ChatModel] = {}
+        self.begun = time.time()
+        self.before = sum(place.done() for place in places)
+        total = sum(place.total for place in places)
+        self.bar: Bar | NoBar = Bar(total, self.before) if show else NoBar()
+        self.lock = threading.Lock()
+
+    def run(self) -> None:
+        for place in self.places:
+            if self._complete(place):
+                place.state = "completed"
+        state = "failed"
+        try:
+            with self._watched():
+                for number, place in enumerate(self.places, 1):
+                    if place.state != "completed":
+                        self._cell(number, place)
+            state = "completed" if all(place.state == "completed" for place in self.places) else "failed"
+        except KeyboardInterrupt:
+            state = "interrupted"
+            raise
+        finally:
+            self._close(set())
+            self.write(state)
+            self.bar.close()
+
+    def _complete(self, place: Place) -> bool:
+        """Whether nothing of a cell is owed, its notebook included where notebooks are kept."""
+        if self.notebooks and not self._notebook(place).is_file():
+            return False
+        with contextlib.suppress(UserError):
+            return Run(place.folder).status().get("state") == "completed"
+        return False
+
+    def _notebook(self, place: Place) -> Path:
+        return self.root / "notebooks" / f"{place.folder.name}.ipynb"
+
+    def _cell(self, number: int, place: Place) -> None:
+        place.state = "running"
+        self.bar.name(place.cell.name)
+        self.write("running")
+        begun = time.perf_counter()
+        try:
+            (self._run_notebook if self.notebooks else self._evaluate)(place)
+            place.state = str(Run(place.folder).status().get("state"))
+            if place.state != "completed":
+                place.error = "some episodes ended in errors and are owed; run the sweep again"
+        except Exception as error:
+            place.state, place.error = "failed", f"{type(error).__name__}: {error}"
+            self._close(set())  # a model that broke must not break the next cell
+        finally:
+            if place.state == "running":
+                place.state = "owed"
+            place.seconds = time.perf_counter() - begun
+            remaining = [p.cell.config for p in self.places[number:] if p.state != "completed"]
+            self._close(set().union(*map(model_names, remaining)))
+        self._move()
+        self.write("running")
+        of = f"{place.done()} of {place.total} episodes, {place.seconds:.0f} s"
+        said = f"{place.state} ({place.error})" if place.error else place.state
+        self.bar.say(f"[{number}/{len(self.places)}] {place.cell.name}: {said}, {of}")
+
+    def _evaluate(self, place: Place) -> None:
+        config = place.cell.config
+        for spec in model_names(config) - set(self.models):
+            self.models[spec] = load_model(
+                spec, cache=self.cache, concurrency=self.concurrency, timeout=self.timeout
+            )
+        evaluate(
+            config,
+            out=place.folder,
+            concurrency=self.concurrency,
+            cache=self.cache,
+            timeout=self.timeout,
+            progress=False,
+            models=self.models,
+        )
+
+    def _run_notebook(self, place: Place) -> None:
+        from .notebooks import find_notebook, read_parameters, run_notebook
+
+        known = set(read_parameters(find_notebook("20_evaluate"))) - set(_CELL_PARAMETERS)
+        chosen = place.cell.parameters
+        values = {name: value for name, value in chosen.items() if name in known}
+        values["more"] = {name: value for name, value in chosen.items() if name not in known}
+        values |= {"out": str(place.folder), "concurrency": self.concurrency, "timeout": self.timeout}
+        values["cache"] = "" if self.cache is None else str(self.cache)
+        run_notebook("20_evaluate", values, output=self._notebook(place), progress=False)
+
+    def _close(self, keep: set[str]) -> None:
+        """Free the models that no cell to come needs."""
+        for spec in set(self.models) - keep:
+            self.models.pop(spec).close()
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Meanwhile, move the bar and write the status as the running cell's own status tells."""
+        stop = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(stop,), name="sweep progress", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join()
+
+    def _watch(self, stop: threading.Event) -> None:
+        seen = self.before
+        while not stop.wait(_POLL):
+            done = self._move()
+            if done != seen:
+                seen = done
+                self.write("running")
+
+    def _move(self) -> int:
+        """Move the bar to the episodes that are done, and tell how many these are."""
+        with self.lock:
+            done = sum(place.done() for place in self.places)
+            self.bar.set(done)
+        return done
+
+    def write(self, state: str) -> None:
+        """Write the status file."""
+        with self.lock:
+            done = sum(place.done() for place in self.places)
+            total = sum(place.total for place in self.places)
+            fresh, spent = done - self.before, time.time() - self.begun
+            status = {
+                "state": state,
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "started": self.begun,
+                "updated": time.time(),
+                "done": done,
+                "total": total,
+                "eta_seconds": round(spent / fresh * (total - done), 1) if fresh > 0 else None,
+                "notebooks": self.notebooks,
+                "cells": [place.row() for place in self.places],
+            }
+            write_json(self.root / STATUS, status)

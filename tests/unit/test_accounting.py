@@ -1,0 +1,290 @@
+"""Costs by role, phase and stage against what the stubs counted, prices, reusable beginnings of prompts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitmem_lab.accounting import cost_frame, cost_rows, ledger, per_task, price_of, read_prices
+from jitmem_lab.curation import Curator
+from jitmem_lab.errors import InfrastructureError, UserError
+from jitmem_lab.execution import Executor
+from jitmem_lab.judging import Judge
+from jitmem_lab.memories import load_memory
+from jitmem_lab.models.base import Reply
+from jitmem_lab.models.cache import cached
+from jitmem_lab.prompt_prefixes import prefix_frame, prefix_rows, prefix_share, prompt_text
+from jitmem_lab.records import Call, Message, Sampling, Usage, to_json
+from jitmem_lab.runs import Run
+from jitmem_lab.stream import run_stream
+
+from .doubles import ButtonBenchmark, RuleModel
+
+pytestmark = pytest.mark.unit
+ROLES = ("executor", "curator", "judge", "distiller")
+
+
+class Counting(RuleModel):
+    """Keeps its own account."""
+
+    context = 32_768
+
+    def __init__(self, name: str, rule: Any = None) -> None:
+        super().__init__(name, rule=rule)
+        self.spent = Usage()
+
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Any = ()
+    ) -> Reply:
+        reply = super().chat(messages, sampling, sample)
+        with self.lock:
+            self.spent += reply.usage
+        return reply
+
+
+def stream(out: Path, models: dict[str, Any], bench: ButtonBenchmark | None = None) -> Run:
+    memory = load_memory(
+        "jitmem",
+        gate="all+labels",
+        traces="distilled",
+        on_empty="call",
+        curator=Curator(models["curator"]),
+        distiller=models["distiller"],
+    )
+    return run_stream(
+        bench or ButtonBenchmark(13),
+        memory,
+        Executor(models["executor"]),
+        out=out,
+        judge=Judge(models["judge"]),
+        batch_size=4,
+        concurrency=3,
+        progress=False,
+    )
+
+
+def models() -> dict[str, Counting]:
+    verdict = {"judge": lambda text, sampling: '{"success": true}'}
+    return {role: Counting(role, verdict.get(role)) for role in ROLES}
+
+
+# By role, phase and stage
+
+
+def test_every_token_is_in_one_row_of_role_and_phase(tmp_path: Path) -> None:
+    by_role = models()
+    run = stream(tmp_path / "r", by_role)
+    rows = cost_rows(run)
+    assert [(r["role"], r["phase"]) for r in rows] == [
+        ("curator", "recall"),
+        ("distiller", "write"),
+        ("executor", "act"),
+        ("judge", "judge"),
+    ]
+    for row in rows:
+        spent = by_role[row["role"]].spent
+        assert row["model"] == row["role"]
+        assert (row["calls"], row["prompt_tokens"]) == (spent.calls, spent.prompt_tokens)
+        assert (row["completion_tokens"], row["cached_calls"]) == (spent.completion_tokens, 0)
+        assert row["price"] is row["paid"] is None
+    assert list(cost_frame(run)["role"]) == [row["role"] for row in rows]
+
+
+def test_lost_attempts_late_verdicts_and_the_warm_start_are_told_apart(tmp_path: Path) -> None:
+    by_role = models()
+    down, broken = [True], {"b1", "b6"}
+
+    def judge(text: str, sampling: Sampling) -> str:
+        if down[0] and "room 4" in text:
+            raise InfrastructureError("status 503")
+        return '{"success": true}'
+
+    def late(text: str, sampling: Sampling) -> str:
+        if down[0] and "room 5" in text:
+            raise InfrastructureError("status 503")
+        return "<action>press red</action>"
+
+    by_role["judge"].rule, by_role["executor"].rule = judge, late
+    bench = ButtonBenchmark(13, broken=lambda task: task.task_id in broken)
+    stream(tmp_path / "r", by_role, bench)
+    down[0] = False
+    broken.clear()
+    run = stream(tmp_path / "r", by_role, bench)
+    warm = Call(
+        role="distiller", phase="write", model="distiller", messages=(), usage=Usage(prompt_tokens=70)
+    )
+    with (run.path / "writes.jsonl").open("a") as file:
+        file.write(to_json({"key": "warm", "calls": [warm.model_dump()]}) + "\n")
+    stages = [entry.stage for entry in ledger(run)]
+    assert stages[0] == "warm"
+    lost = [e.call for e in ledger(run) if e.stage == "lost"]
+    assert {"room 5" in prompt_text(call) for call in lost} == {True}
+    assert {call.role for call in lost} == {"curator", "executor"}
+    judged = [r for r in cost_rows(run) if r["role"] == "judge"]
+    assert [r["phase"] for r in judged] == ["judge"]
+    assert sum(r["calls"] for r in judged) == by_role["judge"].spent.calls == 13
+    assert ("distiller", "warm") in {(r["role"], r["phase"]) for r in cost_rows(run)}
+    figures = per_task(run)
+    assert figures["warm_k"] == 0.07
+    assert figures["lost_k"] == pytest.approx(
+        sum(c.usage.prompt_tokens + c.usage.completion_tokens for c in lost) / 1000
+    )
+    total = sum(m.spent.prompt_tokens for m in by_role.values()) - sum(c.usage.prompt_tokens for c in lost)
+    assert figures["all_input_k"] * 13 * 1000 == pytest.approx(total)
+
+
+def test_per_task_is_the_mean_over_finished_episodes(tmp_path: Path) -> None:
+    run = stream(tmp_path / "r", models(), ButtonBenchmark(13, broken=lambda task: task.task_id == "b2"))
+    episodes = [json.loads(line) for line in (run.path / "episodes.jsonl").read_text().splitlines()]
+    finished = [e for e in episodes if e["outcome"] != "error"]
+    assert len(finished) == 12
+    acted = [c["usage"] for e in finished for c in e["calls"] if c["role"] == "executor"]
+    figures = per_task(run)
+    assert figures["episodes"] == 12
+    assert figures["executor_input_k"] == pytest.approx(sum(u["prompt_tokens"] for u in acted) / 12000)
+    assert figures["executor_output_k"] == pytest.approx(sum(u["completion_tokens"] for u in acted) / 12000)
+    assert figures["steps"] == sum(len(e["trajectory"]["steps"]) for e in finished) / 12
+    assert figures["all_input_k"] > figures["executor_input_k"]
+    assert figures["price"] is None
+
+
+def test_a_run_without_episodes_has_no_figures(tmp_path: Path) -> None:
+    run = stream(tmp_path / "r", models(), ButtonBenchmark(2, broken=lambda task: True))
+    figures = per_task(run, read_prices({"executor": {"prompt": 1, "completion": 1}}))
+    assert figures["episodes"] == 0
+    assert figures["steps"] is figures["executor_input_k"] is figures["price"] is None
+
+
+def test_answers_from_a_cache_count_as_tokens_but_are_not_paid(tmp_path: Path) -> None:
+    prices = read_prices({role: {"prompt": 2.0, "completion": 8.0} for role in ROLES})
+
+    def run(name: str) -> Run:
+        by_role = {role: cached(model, tmp_path / "answers.sqlite") for role, model in models().items()}
+        made = stream(tmp_path / name, by_role)
+        for model in by_role.values():
+            model.close()
+        return made
+
+    first, second = cost_rows(run("a"), prices), cost_rows(run("b"), prices)
+    for before, after in zip(first, second, strict=True):
+        assert after["cached_calls"] == before["calls"] + before["cached_calls"]
+        assert after["calls"] == after["paid"] == 0
+        assert after["price"] == pytest.approx(before["price"])
+        tokens = before["prompt_tokens"] * 2 + before["completion_tokens"] * 8
+        assert before["price"] == pytest.approx(tokens / 1e6)
+        assert 0 < before["paid"] <= before["price"]
+
+
+# Prices
+
+
+def used(model: str, prompt: int = 1_000_000, completion: int = 0, cached_calls: int = 0) -> Call:
+    usage = Usage(prompt_tokens=prompt, completion_tokens=completion, cached_calls=cached_calls)
+    return Call(role="executor", model=model, messages=(), usage=usage)
+
+
+def test_a_model_is_priced_by_its_whole_name_or_by_what_follows_the_mark(tmp_path: Path) -> None:
+    file = tmp_path / "prices.json"
+    file.write_text(
+        '{"Qwen/Qwen3-8B": {"prompt": 0.2, "completion": 0.6}, "smol": {"prompt": 0, "completion": 0}}'
+    )
+    prices = read_prices(file)
+    served = "openai:http://127.0.0.1:8000/v1#Qwen/Qwen3-8B"
+    assert price_of([used(served, 10**6, 10**6)], prices) == pytest.approx(0.8)
+    assert price_of([used("smol")], prices) == 0.0
+    assert price_of([used(served), used("other")], prices) is None, "a price for a part would mislead"
+    assert price_of([used(served), used("other", 0)], prices) == pytest.approx(0.2)
+    assert price_of([used(served), used(served, cached_calls=1)], prices, cached=False) == pytest.approx(0.2)
+    assert read_prices("") == read_prices(None) == {}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"m": 3},
+        {"m": {"prompt": 1}},
+        {"m": {"prompt": 1, "completion": -1}},
+        {"m": {"prompt": "1", "completion": 1}},
+        {"m": {"prompt": float("nan"), "completion": 1}},
+        {"m": {"prompt": True, "completion": 1}},
+        {"m": {"prompt": 1, "completion": 1, "cache": 1}},
+    ],
+)
+def test_a_wrong_price_is_one_sentence(table: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="price of m must be two numbers"):
+        read_prices(table)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", None])
+def test_an_unreadable_price_file_is_one_sentence(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "p.json").write_text(text)
+    with pytest.raises(UserError, match="prices"):
+        read_prices(tmp_path / "p.json")
+
+
+# Reusable beginnings
+
+
+def longest_common(prompts: list[str]) -> int:
+    """By the definition: the longest beginning that any earlier prompt has too."""
+
+    def common(old: str, new: str) -> int:
+        return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))))
+
+    return sum(max((common(old, new) for old in prompts[:i]), default=0) for i, new in enumerate(prompts))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text("ab\ud83d", max_size=12), max_size=12))
+def test_one_character_a_block_is_the_longest_common_beginning(prompts: list[str]) -> None:
+    found = prefix_share(prompts, block=1)
+    assert found.reusable == longest_common(prompts)
+    assert found.characters == sum(map(len, prompts))
+    assert found.prompts == len(prompts)
+    whole = prefix_share(prompts, block=4)
+    assert whole.reusable % 4 == 0
+    assert found.reusable - 4 * len(prompts) <= whole.reusable <= found.reusable
+
+
+def test_the_share_of_nothing_is_zero() -> None:
+    assert prefix_share([]).share == 0
+    assert prefix_share([""]).share == 0
+    assert prefix_share(["x" * 640] * 2).share == 0.5
+
+
+def test_blocks_are_known_by_all_that_stands_before_them() -> None:
+    a, b, c = "a" * 64, "b" * 64, "c" * 64
+    assert prefix_share([a + b, c + b]).reusable == 0
+    assert prefix_share([a + b, a + c, a + b + c]).reusable == 64 + 128
+
+
+def test_the_rows_of_a_run_share_one_cache_a_model(tmp_path: Path) -> None:
+    by_role = models()
+    run = stream(tmp_path / "r", by_role)
+    rows = prefix_rows(run)
+    assert [row["role"] for row in rows if row["role"] != "all"] == [
+        "curator",
+        "distiller",
+        "executor",
+        "judge",
+    ]
+    for row in rows:
+        prompts = [prompt_text(e.call) for e in ledger(run) if e.call.model == row["model"]]
+        assert row["prompts"] == len(prompts)
+        assert row["reusable"] == prefix_share(prompts).reusable
+        assert 0 < row["share"] < 1
+    for model in by_role.values():
+        model.name = "one"
+    run = stream(tmp_path / "one", by_role)
+    (whole,) = [row for row in prefix_rows(run) if row["role"] == "all"]
+    assert whole["reusable"] == sum(row["reusable"] for row in prefix_rows(run) if row["role"] != "all")
+    assert whole["characters"] == sum(len(prompt_text(e.call)) for e in ledger(run))
+    assert list(prefix_frame(run)["share"])[-1] == whole["share"]

@@ -1,0 +1,334 @@
+"""Means over orders, paired intervals and tests, wins and losses, and judges against the environment.
+
+All of it works on episodes: a *stream* is the list of episodes of one run, and what is compared are streams
+by replicate (order and seed), `Mapping[replicate, episodes]`. Two systems are compared on pairs: the same
+task (benchmark, split, id, trial) in the same replicate. Errors are no results: a pair with one is left out
+and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from .analysis import Interval, wilson
+from .records import Episode
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Metric = Literal["success", "reward"]
+"""`success`: 1 for a success, 0 for a failure. `reward`: the benchmark's own metric, with partial credit."""
+Streams = Mapping[Any, Sequence[Episode]]
+"""Episodes of one system by replicate."""
+TaskKey = tuple[str, str, str, int]
+"""Benchmark, split, task id and trial."""
+
+
+class Spread(NamedTuple):
+    """A mean over replicates."""
+
+    mean: float | None
+    """None without any."""
+    std: float | None
+    """Sample standard deviation (n - 1); None for fewer than two."""
+    n: int
+    """Replicates."""
+
+
+def mean_std(values: Sequence[float]) -> Spread:
+    """Mean and sample standard deviation."""
+    if not values:
+        return Spread(None, None, 0)
+    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Spread(float(np.mean(values)), std, len(values))
+
+
+def value(episode: Episode, metric: Metric = "success") -> float | None:
+    """What an episode counts; None for an error, and for a reward that is missing."""
+    if episode.outcome == "error" or episode.trajectory is None:
+        return None
+    if metric == "success":
+        return float(episode.outcome == "success")
+    return episode.trajectory.reward
+
+
+def task_key(episode: Episode) -> TaskKey:
+    """By what episodes of two systems are matched."""
+    return (episode.task.benchmark, episode.task.split, episode.task.task_id, episode.trial)
+
+
+def over_orders(streams: Streams, metric: Metric = "success") -> Spread:
+    """Mean and sample std, over replicates, of each replicate's mean; one without a result is left out."""
+    means = []
+    for episodes in streams.values():
+        found = [v for v in (value(e, metric) for e in episodes) if v is not None]
+        if found:
+            means.append(sum(found) / len(found))
+    return mean_std(means)
+
+
+class Table(NamedTuple):
+    """Values of one system, or differences of two, by replicate and task."""
+
+    replicates: list[Hashable]
+    """Rows."""
+    tasks: list[TaskKey]
+    """Columns."""
+    values: np.ndarray
+    """Float array of shape (replicates, tasks), NaN where there is none."""
+
+
+def value_table(streams: Streams, metric: Metric = "success") -> Table:
+    """The values of one system; NaN for errors and for tasks that a replicate did not play."""
+    tasks = sorted({task_key(e) for episodes in streams.values() for e in episodes})
+    place = {key: column for column, key in enumerate(tasks)}
+    values = np.full((len(streams), len(tasks)), np.nan)
+    for row, episodes in enumerate(streams.values()):
+        for episode in episodes:
+            found = value(episode, metric)
+            if found is not None:
+                values[row, place[task_key(episode)]] = found
+    return Table(list(streams), tasks, values)
+
+
+class Pairs(NamedTuple):
+    """Two systems on the same tasks in the same replicates."""
+
+    replicates: list[Hashable]
+    """Replicates that both have, in order of the first."""
+    tasks: list[TaskKey]
+    """Tasks of at least one pair."""
+    a: np.ndarray
+    """Values of the first, of shape (replicates, tasks), NaN where there is no pair."""
+    b: np.ndarray
+    """Values of the second, NaN in the same places."""
+    errors: int
+    """Pairs left out because one side ended in an error or was not scored."""
+    unmatched: int
+    """Episodes with a result whose partner was never played."""
+
+    @property
+    def number(self) -> int:
+        """How many pairs there are."""
+        return int(np.isfinite(self.a).sum())
+
+    @property
+    def difference(self) -> float | None:
+        """Mean of b - a over pairs; None without any."""
+        return float(np.nanmean(self.b - self.a)) if self.number else None
+
+
+def paired(a: Streams, b: Streams, metric: Metric = "success") -> Pairs:
+    """The pairs of two systems."""
+    common = [replicate for replicate in a if replicate in b]
+    rows: list[dict[TaskKey, tuple[float, float]]] = []
+    errors = unmatched = 0
+    for replicate in common:
+        left = {task_key(e): value(e, metric) for e in a[replicate]}
+        right = {task_key(e): value(e, metric) for e in b[replicate]}
+        unmatched += _scored(left, right) + _scored(right, left)
+        both = [(key, left[key], right[key]) for key in left if key in right]
+        found = {key: (x, y) for key, x, y in both if x is not None and y is not None}
+        errors += len(both) - len(found)
+        rows.append(found)
+    for streams, other in ((a, b), (b, a)):
+        for replicate in streams:
+            if replicate not in other:
+                unmatched += sum(value(e, metric) is not None for e in streams[replicate])
+    tasks = sorted({key for row in rows for key in row})
+    grid = np.full((2, len(rows), len(tasks)), np.nan)
+    for number, row in enumerate(rows):
+        for column, key in enumerate(tasks):
+            if key in row:
+                grid[:, number, column] = row[key]
+    return Pairs(common, tasks, grid[0], grid[1], errors, unmatched)
+
+
+def _scored(values: Mapping[TaskKey, float | None], other: Mapping[TaskKey, float | None]) -> int:
+    """How many results have no partner."""
+    return sum(found is not None and key not in other for key, found in values.items())
+
+
+def bootstrap(
+    values: np.ndarray, *, draws: int = 10_000, seed: int = 0, level: float = 0.95
+) -> Interval | None:
+    """Percentile interval of the mean of a (replicates, tasks) array with gaps, resampled both ways.
+
+    Replicates and tasks are each drawn with replacement, and a cell weighs as often as its row times its
+    column was drawn (the pigeonhole bootstrap, A. B. Owen 2007, which is rather too wide than too narrow).
+    With one replicate only tasks are drawn. Equal seeds give equal intervals.
+
+    Returns:
+        None for fewer than two tasks, from which nothing can be told.
+    """
+    rows, columns = values.shape
+    if columns < 2 or not np.isfinite(values).any():
+        return None
+    known = np.isfinite(values).astype(float)
+    filled = np.where(known > 0, values, 0.0)
+    random = np.random.default_rng(seed)
+    means = []
+    for start in range(0, draws, 1000):
+        size = min(1000, draws - start)
+        by_task = random.multinomial(columns, np.full(columns, 1 / columns), size=size).astype(float)
+        by_row = random.multinomial(rows, np.full(rows, 1 / rows), size=size).astype(float)
+        total = ((by_row @ filled) * by_task).sum(axis=1)
+        weight = ((by_row @ known) * by_task).sum(axis=1)
+        means.append(total[weight > 0] / weight[weight > 0])
+    tail = (1 - level) / 2
+    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
+    return Interval(float(low), float(high))
+
+
+def difference_interval(pairs: Pairs, *, draws: int = 10_000, seed: int = 0) -> Interval | None:
+    """95 % interval of the mean of b - a, by `bootstrap` over tasks and replicates."""
+    return bootstrap(pairs.b - pairs.a, draws=draws, seed=seed)
+
+
+class McNemar(NamedTuple):
+    """McNemar's exact test of one replicate."""
+
+    only_a: int
+    """Pairs that only the first won."""
+    only_b: int
+    """Pairs that only the second won."""
+    p: float
+    """Two-sided p value."""
+
+
+def mcnemar(only_a: int, only_b: int) -> McNemar:
+    """The exact test: the smaller count against a fair coin, both tails (Q. McNemar 1947)."""
+    n, tail, ways = only_a + only_b, 0, 1
+    for i in range(min(only_a, only_b) + 1):
+        tail += ways
+        ways = ways * (n - i) // (i + 1)
+    return McNemar(only_a, only_b, min(1.0, 2 * tail / 2**n))
+
+
+def mcnemar_by_replicate(pairs: Pairs) -> dict[Hashable, McNemar]:
+    """The test for each replicate, on pairs of successes and failures.
+
+    Replicates aren't pooled: the same task in two orders is no second, independent pair.
+    """
+    found: dict[Hashable, McNemar] = {}
+    for replicate, a, b in zip(pairs.replicates, pairs.a, pairs.b, strict=True):
+        found[replicate] = mcnemar(int((a > b).sum()), int((b > a).sum()))
+    return found
+
+
+def wins_losses(pairs: Pairs, descriptions: Mapping[TaskKey, str] | None = None) -> pd.DataFrame:
+    """One row a task: how often each system won it, of how many pairs, and who did better.
+
+    Most instructive rows first: tasks that only one of them wins.
+    """
+    import pandas as pd
+
+    rows = []
+    for column, key in enumerate(pairs.tasks):
+        a, b = pairs.a[:, column], pairs.b[:, column]
+        n, won_a, won_b = int(np.isfinite(a).sum()), float(np.nansum(a)), float(np.nansum(b))
+        better = "a" if won_a > won_b else "b" if won_b > won_a else "neither" if won_a == 0 else "both"
+        rows.append(
+            {
+                "benchmark": key[0],
+                "split": key[1],
+                "task_id": key[2],
+                "trial": key[3],
+                "task": (descriptions or {}).get(key, ""),
+                "pairs": n,
+                "a": won_a,
+                "b": won_b,
+                "better": better,
+            }
+        )
+    columns = ["benchmark", "split", "task_id", "trial", "task", "pairs", "a", "b", "better"]
+    frame = pd.DataFrame(rows, columns=columns)
+    gap = (frame["b"] - frame["a"]).abs()
+    return frame.assign(gap=gap).sort_values("gap", ascending=False, kind="stable").drop(columns="gap")
+
+
+class Confusion(NamedTuple):
+    """A judge's verdicts against the environment."""
+
+    true_positive: int
+    """Both say success."""
+    false_positive: int
+    """Only the judge says success."""
+    true_negative: int
+    """Both say failure."""
+    false_negative: int
+    """Only the environment says success."""
+    unknown: int
+    """No usable verdict."""
+
+    @property
+    def judged(self) -> int:
+        """Usable verdicts."""
+        return sum(self[:4])
+
+    @property
+    def agreement(self) -> float | None:
+        """Share of usable verdicts that agree."""
+        return (self.true_positive + self.true_negative) / self.judged if self.judged else None
+
+    @property
+    def precision(self) -> float | None:
+        """Share of what the judge lets in that is a success."""
+        taken = self.true_positive + self.false_positive
+        return self.true_positive / taken if taken else None
+
+    @property
+    def recall(self) -> float | None:
+        """Share of the successes that the judge lets in."""
+        won = self.true_positive + self.false_negative
+        return self.true_positive / won if won else None
+
+
+def confusion(episodes: Sequence[Episode]) -> Confusion | None:
+    """Verdicts of a model against outcomes; None where no model judged. Errors are left out."""
+    counts = dict.fromkeys(Confusion._fields, 0)
+    for episode in episodes:
+        if episode.outcome == "error" or episode.verdict.source == "environment":
+            continue
+        said = episode.verdict.success
+        if said is None:
+            counts["unknown"] += 1
+        else:
+            right = "true" if said == (episode.outcome == "success") else "false"
+            counts[f"{right}_{'positive' if said else 'negative'}"] += 1
+    return Confusion(**counts) if any(counts.values()) else None
+
+
+class Curve(NamedTuple):
+    """Success so far over the stream, mean of the replicates."""
+
+    played: list[int]
+    """Episodes with a result, from 1."""
+    mean: list[float]
+    """Share of successes among the first so many, mean over replicates that have as many."""
+    low: list[float]
+    """Lowest of the replicates; of a single one the low end of its 95 % Wilson interval."""
+    high: list[float]
+    """Highest, likewise."""
+
+
+def learning_curve(streams: Streams) -> Curve:
+    """The learning curve of one system, up to the length of its shortest replicate."""
+    won = [
+        [found for found in (value(e) for e in sorted(s, key=lambda e: e.position)) if found is not None]
+        for s in streams.values()
+    ]
+    won = [each for each in won if each]
+    if not won:
+        return Curve([], [], [], [])
+    length = min(map(len, won))
+    counts = np.cumsum([each[:length] for each in won], axis=1)
+    shares = counts / np.arange(1, length + 1)
+    low, high = shares.min(axis=0).tolist(), shares.max(axis=0).tolist()
+    if len(won) == 1:
+        bands = [wilson(int(count), n) for n, count in enumerate(counts[0], 1)]
+        low, high = [band.low for band in bands], [band.high for band in bands]
+    return Curve(list(range(1, length + 1)), shares.mean(axis=0).tolist(), low, high)

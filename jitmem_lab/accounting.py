@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .errors import UserError
-from .records import Call, Usage
+from .records import Call, Episode, Usage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,25 +52,30 @@ Prices = Mapping[str, Price]
 def ledger(run: Run) -> Iterator[Entry]:
     """Every model call of every attempt, in order: warm start, episodes as they ended, after each batch the
     writes."""
+    for stage, calls, _ in _walk(run):
+        yield from (Entry(stage, call) for call in calls)
+
+
+def _walk(run: Run) -> Iterator[tuple[Stage, Sequence[Call], Episode | None]]:
+    """Stage, calls and episode, if it is one, of each line of a run's files."""
     writes = run.writes()
     waiting = deque(line for line in writes if line["key"] != "warm")
     for line in writes:
         if line["key"] == "warm":
-            yield from _entries("warm", line)
+            yield "warm", _calls(line), None
     finished: set[str] = set()
     for episode in run.iter_episodes():
         while waiting and waiting[0].get("batch", 0) < episode.batch:
-            yield from _entries("write", waiting.popleft())
+            yield "write", _calls(waiting.popleft()), None
         counts = episode.outcome != "error" and episode.key not in finished
         finished |= {episode.key} if counts else set()
-        yield from (Entry("episode" if counts else "lost", call) for call in episode.calls)
+        yield "episode" if counts else "lost", episode.calls, episode
     for line in waiting:
-        yield from _entries("write", line)
+        yield "write", _calls(line), None
 
 
-def _entries(stage: Stage, line: Mapping[str, Any]) -> Iterator[Entry]:
-    for call in line.get("calls", []):
-        yield Entry(stage, Call.model_validate(call))
+def _calls(line: Mapping[str, Any]) -> list[Call]:
+    return [Call.model_validate(call) for call in line.get("calls", [])]
 
 
 def read_prices(source: str | Path | Mapping[str, Any] | None) -> dict[str, Price]:
@@ -119,30 +124,82 @@ def price_of(calls: Iterable[Call], prices: Prices, cached: bool = True) -> floa
         prices: Prices by model.
         cached: Whether answers from a cache are charged too.
     """
-    total = 0.0
-    for call in calls:
-        used = call.usage
-        if (used.cached_calls and not cached) or not (used.prompt_tokens or used.completion_tokens):
-            continue
-        price = prices.get(call.model) or prices.get(call.model.partition("#")[2])
-        if price is None:
-            return None
-        total += (used.prompt_tokens * price.prompt + used.completion_tokens * price.completion) / 1e6
-    return total
+    found = [_cost(call.model, call.usage, prices) for call in calls if cached or not call.usage.cached_calls]
+    return _sum(found)
 
 
-def cost_rows(run: Run, prices: Prices | None = None) -> list[dict[str, Any]]:
+def _cost(model: str, used: Usage, prices: Prices) -> float | None:
+    if not used.prompt_tokens and not used.completion_tokens:
+        return 0.0
+    price = prices.get(model) or prices.get(model.partition("#")[2])
+    if price is None:
+        return None
+    return (used.prompt_tokens * price.prompt + used.completion_tokens * price.completion) / 1e6
+
+
+def _sum(costs: Sequence[float | None]) -> float | None:
+    """A sum that is missing where a part is."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+class Place(NamedTuple):
+    """What calls are added up by."""
+
+    stage: Stage
+    """Where they belong."""
+    role: str
+    """For whom they were made."""
+    phase: str
+    """When in an episode's life."""
+    model: str
+    """The model's name."""
+    cached: bool
+    """Whether a cache answered."""
+
+
+class Account(NamedTuple):
+    """All calls of a run, added up."""
+
+    usage: dict[Place, Usage]
+    """Usage by place, sorted."""
+    episodes: int
+    """Episodes with a result."""
+    steps: int
+    """Their steps."""
+
+    def total(self, **only: Any) -> Usage:
+        """The usage of all places of which the named fields are such, e.g. `role="executor"`."""
+        fits = [u for place, u in self.usage.items() if only.items() <= place._asdict().items()]
+        return Usage.total(fits)
+
+
+def account(run: Run) -> Account:
+    """The calls of a run, added up in one reading of its files."""
+    sums: dict[Place, Usage] = defaultdict(Usage)
+    episodes = steps = 0
+    for stage, calls, episode in _walk(run):
+        for call in calls:
+            sums[Place(stage, call.role, call.phase, call.model, call.usage.cached_calls > 0)] += call.usage
+        if stage == "episode" and episode is not None and episode.trajectory is not None:
+            episodes += 1
+            steps += len(episode.trajectory.steps)
+    return Account(dict(sorted(sums.items())), episodes, steps)
+
+
+def cost_rows(found: Account, prices: Prices | None = None) -> list[dict[str, Any]]:
     """One row a role, phase and model: calls, tokens, seconds, price; every attempt is in it.
 
     `price` charges all tokens, `paid` only those of calls that reached the model; both are None without a
     price. Phase `warm` is what memory did with demonstrations before the stream.
     """
-    groups: dict[tuple[str, str, str], list[Call]] = defaultdict(list)
-    for stage, call in ledger(run):
-        groups[call.role, "warm" if stage == "warm" else call.phase, call.model].append(call)
+    groups: dict[tuple[str, str, str], list[tuple[bool, Usage]]] = defaultdict(list)
+    for place, used in found.usage.items():
+        phase = "warm" if place.stage == "warm" else place.phase
+        groups[place.role, phase, place.model].append((place.cached, used))
     rows = []
-    for (role, phase, model), calls in sorted(groups.items()):
-        used = Usage.total(call.usage for call in calls)
+    for (role, phase, model), parts in sorted(groups.items()):
+        used = Usage.total(part for _, part in parts)
         rows.append(
             {
                 "role": role,
@@ -153,14 +210,14 @@ def cost_rows(run: Run, prices: Prices | None = None) -> list[dict[str, Any]]:
                 "prompt_tokens": used.prompt_tokens,
                 "completion_tokens": used.completion_tokens,
                 "seconds": used.seconds,
-                "price": price_of(calls, prices or {}),
-                "paid": price_of(calls, prices or {}, cached=False),
+                "price": _cost(model, used, prices or {}),
+                "paid": _sum([_cost(model, part, prices or {}) for cached, part in parts if not cached]),
             }
         )
     return rows
 
 
-def cost_frame(run: Run, prices: Prices | None = None) -> pd.DataFrame:
+def cost_frame(found: Account, prices: Prices | None = None) -> pd.DataFrame:
     """`cost_rows` as a frame."""
     import pandas as pd
 
@@ -168,42 +225,37 @@ def cost_frame(run: Run, prices: Prices | None = None) -> pd.DataFrame:
         *("role", "phase", "model", "calls", "cached_calls", "prompt_tokens", "completion_tokens"),
         *("seconds", "price", "paid"),
     ]
-    return pd.DataFrame(cost_rows(run, prices), columns=columns)
+    return pd.DataFrame(cost_rows(found, prices), columns=columns)
 
 
-def per_task(run: Run, prices: Prices | None = None) -> dict[str, Any]:
+def per_task(found: Account, prices: Prices | None = None) -> dict[str, float | None]:
     """Costs a finished episode: the executor's alone (as the paper's table 4) and all roles together.
 
     `executor_*` and `steps` are of the episodes that count, `all_*` of the same ones with every role and
-    memory's writes. What was lost to attempts that ended in errors and what the warm start cost once are
-    apart: they don't belong to a task. Tokens are in thousands, as in the paper's table; a choice among
-    options writes the tokens of all options that were scored. All are None where no episode finished.
+    memory's writes. What was lost to attempts that ended in errors (`lost_k`) and what the warm start cost
+    (`warm_k`) are whole sums: they belong to no task. Tokens are in thousands, as in the paper's table; a
+    choice among options writes the tokens of all options that were scored. What is a mean is None where no
+    episode finished.
     """
-    stages: dict[str, list[Call]] = {"warm": [], "episode": [], "lost": [], "write": []}
-    for stage, call in ledger(run):
-        stages[stage].append(call)
-    finished = [e for e in run.latest() if e.outcome != "error" and e.trajectory is not None]
-    n = len(finished)
-    executor = Usage.total(call.usage for call in stages["episode"] if call.role == "executor")
-    calls = stages["episode"] + stages["write"]
-    whole = Usage.total(call.usage for call in calls)
-    price = price_of(calls, prices or {}) if prices else None
-
-    def share(value: float | None) -> float | None:
-        return value / n if n and value is not None else None
-
+    executor = found.total(stage="episode", role="executor")
+    parts = {p: u for p, u in found.usage.items() if p.stage in ("episode", "write")}
+    whole = Usage.total(parts.values())
+    price = _sum([_cost(place.model, used, prices or {}) for place, used in parts.items()])
+    sums: dict[str, float | None] = {
+        "executor_input_k": executor.prompt_tokens / 1000,
+        "executor_output_k": executor.completion_tokens / 1000,
+        "steps": found.steps,
+        "all_input_k": whole.prompt_tokens / 1000,
+        "all_output_k": whole.completion_tokens / 1000,
+        "calls": whole.calls + whole.cached_calls,
+        "seconds": whole.seconds,
+        "price": price,
+    }
     figures = {
-        "episodes": n,
-        "executor_input_k": share(executor.prompt_tokens / 1000),
-        "executor_output_k": share(executor.completion_tokens / 1000),
-        "steps": share(sum(len(e.trajectory.steps) for e in finished if e.trajectory is not None)),
-        "all_input_k": share(whole.prompt_tokens / 1000),
-        "all_output_k": share(whole.completion_tokens / 1000),
-        "calls": share(whole.calls + whole.cached_calls),
-        "seconds": share(whole.seconds),
-        "price": share(price),
+        name: number / found.episodes if found.episodes and number is not None else None
+        for name, number in sums.items()
     }
     for stage in ("lost", "warm"):
-        used = Usage.total(call.usage for call in stages[stage])
+        used = found.total(stage=stage)
         figures[f"{stage}_k"] = (used.prompt_tokens + used.completion_tokens) / 1000
     return figures

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitmem_lab.accounting import cost_frame, cost_rows, ledger, per_task, price_of, read_prices
+from jitmem_lab.accounting import account, cost_frame, cost_rows, ledger, per_task, price_of, read_prices
 from jitmem_lab.curation import Curator
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.execution import Executor
@@ -81,7 +81,7 @@ def models() -> dict[str, Counting]:
 def test_every_token_is_in_one_row_of_role_and_phase(tmp_path: Path) -> None:
     by_role = models()
     run = stream(tmp_path / "r", by_role)
-    rows = cost_rows(run)
+    rows = cost_rows(account(run))
     assert [(r["role"], r["phase"]) for r in rows] == [
         ("curator", "recall"),
         ("distiller", "write"),
@@ -94,7 +94,7 @@ def test_every_token_is_in_one_row_of_role_and_phase(tmp_path: Path) -> None:
         assert (row["calls"], row["prompt_tokens"]) == (spent.calls, spent.prompt_tokens)
         assert (row["completion_tokens"], row["cached_calls"]) == (spent.completion_tokens, 0)
         assert row["price"] is row["paid"] is None
-    assert list(cost_frame(run)["role"]) == [row["role"] for row in rows]
+    assert list(cost_frame(account(run))["role"]) == [row["role"] for row in rows]
 
 
 def test_lost_attempts_late_verdicts_and_the_warm_start_are_told_apart(tmp_path: Path) -> None:
@@ -127,11 +127,11 @@ def test_lost_attempts_late_verdicts_and_the_warm_start_are_told_apart(tmp_path:
     lost = [e.call for e in ledger(run) if e.stage == "lost"]
     assert {"room 5" in prompt_text(call) for call in lost} == {True}
     assert {call.role for call in lost} == {"curator", "executor"}
-    judged = [r for r in cost_rows(run) if r["role"] == "judge"]
+    judged = [r for r in cost_rows(account(run)) if r["role"] == "judge"]
     assert [r["phase"] for r in judged] == ["judge"]
     assert sum(r["calls"] for r in judged) == by_role["judge"].spent.calls == 13
-    assert ("distiller", "warm") in {(r["role"], r["phase"]) for r in cost_rows(run)}
-    figures = per_task(run)
+    assert ("distiller", "warm") in {(r["role"], r["phase"]) for r in cost_rows(account(run))}
+    figures = per_task(account(run))
     assert figures["warm_k"] == 0.07
     assert figures["lost_k"] == pytest.approx(
         sum(c.usage.prompt_tokens + c.usage.completion_tokens for c in lost) / 1000
@@ -146,8 +146,8 @@ def test_per_task_is_the_mean_over_finished_episodes(tmp_path: Path) -> None:
     finished = [e for e in episodes if e["outcome"] != "error"]
     assert len(finished) == 12
     acted = [c["usage"] for e in finished for c in e["calls"] if c["role"] == "executor"]
-    figures = per_task(run)
-    assert figures["episodes"] == 12
+    figures = per_task(account(run))
+    assert account(run).episodes == 12
     assert figures["executor_input_k"] == pytest.approx(sum(u["prompt_tokens"] for u in acted) / 12000)
     assert figures["executor_output_k"] == pytest.approx(sum(u["completion_tokens"] for u in acted) / 12000)
     assert figures["steps"] == sum(len(e["trajectory"]["steps"]) for e in finished) / 12
@@ -157,8 +157,8 @@ def test_per_task_is_the_mean_over_finished_episodes(tmp_path: Path) -> None:
 
 def test_a_run_without_episodes_has_no_figures(tmp_path: Path) -> None:
     run = stream(tmp_path / "r", models(), ButtonBenchmark(2, broken=lambda task: True))
-    figures = per_task(run, read_prices({"executor": {"prompt": 1, "completion": 1}}))
-    assert figures["episodes"] == 0
+    figures = per_task(account(run), read_prices({"executor": {"prompt": 1, "completion": 1}}))
+    assert account(run).episodes == 0
     assert figures["steps"] is figures["executor_input_k"] is figures["price"] is None
 
 
@@ -172,7 +172,7 @@ def test_answers_from_a_cache_count_as_tokens_but_are_not_paid(tmp_path: Path) -
             model.close()
         return made
 
-    first, second = cost_rows(run("a"), prices), cost_rows(run("b"), prices)
+    first, second = cost_rows(account(run("a")), prices), cost_rows(account(run("b")), prices)
     for before, after in zip(first, second, strict=True):
         assert after["cached_calls"] == before["calls"] + before["cached_calls"]
         assert after["calls"] == after["paid"] == 0

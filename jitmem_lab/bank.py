@@ -24,7 +24,7 @@ from .retrieval import EPSILON, K1, B, BM25Index, Contribution, SearchResult, lo
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MemoryBank", "StoredTrace"]
+__all__ = ["MemoryBank", "StoredTrace", "TraceTask"]
 
 _AUTOSAVE = 5_000
 """From so many traces on, rebuilding the index takes long enough to be worth a file."""
@@ -41,6 +41,19 @@ class StoredTrace(NamedTuple):
     """The trajectory, as it was appended."""
     labels: dict[str, Any]
     """What was known about it then, e.g. the gate's verdict."""
+
+
+class TraceTask(NamedTuple):
+    """The task of a trace, read without the trajectory."""
+
+    id: int
+    """The trace's id."""
+    task_id: str
+    """The task's id."""
+    task_type: str
+    """The benchmark's own type of task."""
+    text: str
+    """The text that retrieval compares."""
 
 
 class MemoryBank:
@@ -137,6 +150,16 @@ class MemoryBank:
         if found is None:
             raise UserError(f"the bank has no trace {trace_id}; its ids are 1 to {len(self)}")
         return StoredTrace(int(trace_id), json.loads(found[0]), decode(found[2]), json.loads(found[1]))
+
+    def tasks(self, after: int = 0, last: int | None = None) -> list[TraceTask]:
+        """The tasks of the traces from `after` + 1 to `last` (None: to the newest), in order."""
+        query = "SELECT id, task, text, facts FROM traces WHERE id > ? AND id <= ? ORDER BY id"
+        with self._reading():
+            rows = self._db.execute(query, (after, 2**62 if last is None else last)).fetchall()
+        read = json.loads
+        return [
+            TraceTask(n, read(task), read(facts)["task_type"], read(text)) for n, task, text, facts in rows
+        ]
 
     def search(
         self, query: str, k: int, *, snapshot: int | None = None, exclude_task: str | None = None

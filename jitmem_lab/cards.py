@@ -10,6 +10,15 @@ if TYPE_CHECKING:
     from .runs import Run
 
 
+_CONTROLS = {
+    "own_type": "only among traces of the task's own type, which no agent is told",
+    "other_type": "only among traces of other types of task",
+    "shuffled": "the traces found for another task",
+    "random": "any traces",
+    "empty": "no traces",
+}
+
+
 class Row(NamedTuple):
     """One parameter of a run."""
 
@@ -78,8 +87,10 @@ def cautions(settings: dict[str, Any]) -> list[str]:
         said.append("the bank takes any reward above 0 for a success")
     if memory.get("exclude_own") is False:
         said.append("leak: a task may retrieve its own earlier trajectory")
-    if memory.get("retrieval") in ("empty", "shuffled"):
-        said.append(f"a control: {memory['retrieval']} retrieval")
+    if memory.get("retrieval") in tuple(_CONTROLS):
+        said.append(f"a control: {memory['retrieval']} retrieval ({_CONTROLS[memory['retrieval']]})")
+    if memory.get("payload_of") == "another":
+        said.append("a control: the payload is made for another task")
     warm = (settings.get("warm_start") or {}).get("count", 0)
     if warm:
         said.append(f"the bank began with {warm} solved demonstrations of the train split")

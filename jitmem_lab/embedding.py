@@ -247,5 +247,8 @@ class DenseIndex:
             return []
         scores = self._rows[:size] @ query.reshape(-1)
         rounded = np.round(scores, 6)
-        order = np.lexsort((-np.arange(size), -rounded))[:k]
+        best = np.arange(size)
+        if k < size:
+            best = np.flatnonzero(rounded >= np.partition(rounded, -k)[-k])
+        order = best[np.lexsort((-best, -rounded[best]))][:k]
         return [Hit(int(row) + 1, float(rounded[row])) for row in order]

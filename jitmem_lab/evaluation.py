@@ -22,6 +22,7 @@ from .errors import UserError
 from .execution import Executor
 from .judging import Judge
 from .memories import NAMES, load_memory, memory_class, parameters
+from .memories.retrieving import Retrieval
 from .models import load_model
 from .models.base import ChatModel
 from .presets import PRESETS, preset_values
@@ -93,8 +94,10 @@ class EvalConfig(BaseModel):
     """Traces retrieved."""
     gate: Literal["judge", "environment", "partial", "all+labels"]
     """What lets a trajectory into the bank."""
-    retrieval: Literal["bm25", "shuffled", "empty"] = "bm25"
-    """How traces are found; the last two are controls."""
+    retrieval: Retrieval = "bm25"
+    """How traces are found: by words (bm25), by meaning (dense), or as a control (the others)."""
+    payload_of: Literal["own", "another"] = "own"
+    """For whom the payload is made; another task of the bank is a control."""
     traces: Literal["raw", "distilled"] = "raw"
     """What is kept of a trajectory."""
     trace_format: Literal["full", "actions"]
@@ -279,12 +282,15 @@ def make_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
         "exclude_own": config.exclude_own,
         "tokenizer": config.tokenizer,
         "idf": config.idf,
+        "payload_of": config.payload_of,
     }
     curator_model = config.curator_model or config.model
     if config.traces == "distilled":
         options["distiller"] = model(curator_model)
     if config.memory == "raw":
         limit = config.max_trace_tokens
+    if config.retrieval == "dense":
+        options["embedder"] = load_embedder(config.embedder)
         if limit is None:
             limit = min(24_000, model(config.model).context // 2)
         return load_memory("raw", max_trace_tokens=limit, **options)

@@ -78,10 +78,12 @@ class Explorer:
         request: dict[str, Any] = {}
         if run is not None:
             request = dict(open_run(run).config.get("request") or {})
-        request |= {"memory": "jitmem"} | parameters
+        request |= {"memory": "jitmem", "payload_of": "own"} | parameters
         if isinstance(model, str):
             request["model"] = model
         self.config = EvalConfig.make(**request)
+        if self.config.payload_of != "own":
+            raise UserError("the explorer makes a payload for the task that is picked: leave out payload_of")
         self.attempts: list[Attempt] = []
         self._models: dict[str, ChatModel] = {}
         if model is not None and not isinstance(model, str):
@@ -147,8 +149,18 @@ class Explorer:
         return self.memory.retrieve(self.task, self.memory.snapshot(), session, k)
 
     def explain(self, k: int | None = None) -> pd.DataFrame:
-        """What each word of the task adds to the score of each retrieved trace (BM25)."""
+        """What each word of the task adds to the BM25 score of each retrieved trace.
+
+        Raises:
+            UserError: Traces are found in another way than by BM25, so that there is no such score.
+        """
         import pandas as pd
+
+        if self.config.retrieval != "bm25":
+            raise UserError(
+                "explain tells what each word adds to a BM25 score; traces found by "
+                f"retrieval={self.config.retrieval!r} have none to explain"
+            )
 
         recall = self.traces(k)
         shown = [trace.trace_id for trace in recall.traces]

@@ -21,6 +21,10 @@ How = Literal["bm25", "dense"]
 """`bm25` compares words, `dense` the meaning as a sentence embedding has it."""
 
 
+NO_EMBEDDER = "dense retrieval needs an embedder: pass embedder=load_embedder('wordllama')"
+"""What is said where one is missing."""
+
+
 class Found(NamedTuple):
     """One text that was found."""
 
@@ -52,7 +56,7 @@ class Finder:
         if how not in get_args(How):
             raise UserError(f"retrieval must be one of {', '.join(get_args(How))}, not {how!r}")
         if how == "dense" and embedder is None:
-            raise UserError("dense retrieval needs an embedder: pass embedder=load_embedder('wordllama')")
+            raise UserError(NO_EMBEDDER)
         self.how = how
         self.embedder = embedder
         self._bm25 = (tokenizer, idf)
@@ -134,13 +138,7 @@ class Finder:
         assert self.embedder is not None
         if self._vectors is None:
             raise UserError("open the memory before it is asked")
-        kept = self._vectors.get(texts)
-        owed = sorted({text for text in texts if text not in kept})
-        if owed:
-            fresh = session.embed(self.embedder, owed)
-            self._vectors.put(dict(zip(owed, fresh, strict=True)))
-            kept |= dict(zip(owed, fresh, strict=True))
-        return np.stack([kept[text] for text in texts])
+        return self._vectors.of(texts, self.embedder, session)
 
 
 class VectorCache:
@@ -156,26 +154,46 @@ class VectorCache:
             "CREATE TABLE IF NOT EXISTS item_vectors (text TEXT PRIMARY KEY, vector BLOB NOT NULL)"
         )
 
+    def of(self, texts: Sequence[str], embedder: Embedder, session: Session) -> Vectors:
+        """The vectors of texts, one row each; those not known are embedded in one call and kept.
+
+        Raises:
+            InfrastructureError: The embedder failed.
+        """
+        kept = self.get(texts)
+        owed = sorted({text for text in texts if text not in kept})
+        if owed:
+            fresh = dict(zip(owed, session.embed(embedder, owed), strict=True))
+            self.put(fresh)
+            kept |= fresh
+        return np.stack([kept[text] for text in texts])
+
     def get(self, texts: Sequence[str]) -> dict[str, Any]:
         """The vectors that are known, by text."""
         with self._lock:
-            for text in texts:
-                if text not in self._known:
-                    row = self._run("SELECT vector FROM item_vectors WHERE text = ?", _key(text)).fetchone()
-                    if row:
-                        self._known[text] = np.frombuffer(row[0], dtype=np.float32)
+            owed = {_key(text): text for text in texts if text not in self._known}
+            keys = list(owed)
+            for start in range(0, len(keys), 500):
+                some = keys[start : start + 500]
+                among = ", ".join("?" * len(some))
+                rows = self._run(f"SELECT text, vector FROM item_vectors WHERE text IN ({among})", *some)
+                for key, vector in rows.fetchall():
+                    self._known[owed[key]] = np.frombuffer(vector, dtype=np.float32)
             return {text: self._known[text] for text in texts if text in self._known}
 
     def put(self, vectors: dict[str, Any]) -> None:
-        """Keep vectors; those that are known stay."""
+        """Keep vectors, all in one transaction; those that are known stay."""
         with self._lock:
-            for text, vector in vectors.items():
-                self._known[text] = vector
-                self._run(
-                    "INSERT OR IGNORE INTO item_vectors VALUES (?, ?)",
-                    _key(text),
-                    vector.astype(np.float32).tobytes(),
-                )
+            self._run("BEGIN IMMEDIATE")
+            try:
+                for text, vector in vectors.items():
+                    row = (_key(text), vector.astype(np.float32).tobytes())
+                    self._run("INSERT OR IGNORE INTO item_vectors VALUES (?, ?)", *row)
+                self._run("COMMIT")
+            except BaseException:
+                self._db.rollback()
+                raise
+            self._known |= vectors
 
     def _run(self, statement: str, *values: Any) -> Any:
         try:

@@ -1,6 +1,17 @@
-"""`jitmem`: raw trajectories, curated at read time for the task at hand; the payload is thrown away.
+"""jitmem: raw trajectories, curated at read time for the task at hand; the payload is thrown away.
 
-Retrieval, gate and bank are those of `raw`; between retrieval and executor stands the curator.
+Stores: Every trajectory that passes the gate, unabridged (but for the agent's thoughts); nothing is distilled
+    on the way in. (`traces="distilled"` is the paper's ablation.)
+Written: After each episode that the gate lets in; no model is called.
+Found: By likeness of the task's sentence (BM25), the top k = 3; never a trajectory of the task's own id.
+    `retrieval` has cosine of embeddings and the controls, as for `raw`.
+Shown: A payload that a curator model writes for this very task out of the traces, once before the episode; it
+    stands before every step and is kept nowhere but in the run's record.
+Source: The JitMem paper: k = 3, the curator at temperature 0.6, top-p 0.95, top-k 20, without thinking; the
+    gate is the executor's model as judge. The preset `authors-code` sets what its code does otherwise.
+Chosen here: With nothing retrieved the curator is not asked (`on_empty="skip"`; the authors' code asks it).
+    The longest payload isn't published (the preset takes 4,096 tokens, as the authors' code). With
+    `payload_of="another"` the payload is that made for another task of the bank: the control for relevance.
 """
 
 from __future__ import annotations
@@ -43,9 +54,8 @@ class JitMemory(RawMemory):
         del settings["max_trace_tokens"]
         return settings
 
-    def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
-        """A payload written for this task out of the retrieved traces."""
-        recall = self.retrieve(task, snapshot, session)
+    def compose(self, task: Task, recall: Recall, session: Session) -> Recall:
+        """A payload written for `task` out of the retrieved traces."""
         if not recall.traces and self.on_empty == "skip" and self.retrieval != "empty":
             return recall.model_copy(
                 update={"notes": recall.notes | {"curator": "not asked: nothing retrieved"}}

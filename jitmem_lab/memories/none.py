@@ -1,4 +1,12 @@
-"""`none`: no memory, the baseline of every table."""
+"""none: no memory, the baseline of every table.
+
+Stores: Nothing.
+Written: Never.
+Found: Nothing is looked for.
+Shown: Nothing: the executor has its prompt and its window of turns.
+Source: The baseline of the JitMem paper's tables.
+Chosen here: Nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""`oracle`: the benchmark's own solution as payload, the ceiling of what a payload can do for an executor."""
+"""oracle: the benchmark's own solution as payload, the ceiling of what a payload can do for an executor.
+
+Stores: Nothing.
+Written: Never.
+Found: By the task's id, in the benchmark: its walkthrough or gold actions.
+Shown: As a solved example, a numbered list of actions, before every step.
+Source: A control of ours, not a memory and in no paper; its figures belong beside no system's.
+Chosen here: The form is that of a solved example, as `raw` shows a trace's actions.
+"""
 
 from __future__ import annotations
 

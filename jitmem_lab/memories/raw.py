@@ -1,42 +1,55 @@
-"""`raw`: a bank of whole trajectories, the top-k of them shown to the executor as they are.
+"""raw: whole trajectories, the most similar ones shown as they are.
 
-The control that the paper lacks: JitMem without its curator. (Evo-Memory, arXiv 2511.20857, calls it ExpRAG.)
+Stores: Every trajectory that passes the gate, unabridged (but for the agent's thoughts). With
+    `traces="distilled"` it is searched in the same way, but shown are at most three lessons drawn from it.
+Written: After each episode that the gate lets in; no model is called, unless traces are distilled.
+Found: By likeness of the task's sentence (BM25), the top k = 3; never a trajectory of the task's own id.
+    `retrieval` has cosine of embeddings and the controls: only the task's own type, only other types, what is
+    found for another task, random traces, none.
+Shown: As they are, best first, before every step. Together they take at most `max_trace_tokens`; longer ones
+    lose their middle.
+Source: The control that the JitMem paper lacks: JitMem without its curator, with the paper's k and gate.
+    Evo-Memory (arXiv 2511.20857) calls it ExpRAG. Distilled traces are the paper's ablation (table 9).
+Chosen here: 24,000 tokens at most for all traces. A trajectory goes in front of the executor as steps seen
+    and done (`trace_format="full"`); the small model is shown the actions only. With `payload_of="another"`
+    what is given was found for another task of the bank: the control for relevance.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ..bank import MemoryBank, StoredTrace
+from ..bank import MemoryBank
+from ..embedding import Embedder
 from ..errors import UserError
 from ..execution import without_thinking
 from ..models.base import ChatModel
 from ..parsing import strip_thinking
 from ..prompts import load_prompt
 from ..records import Episode, Recall, RetrievedTrace, Sampling, Task, Trajectory
-from ..retrieval import BM25Index
 from ..session import Session
 from ..traces import TraceFormat, fit, trace_text
 from .base import Companion, Gate, decide
+from .retrieving import NO_OTHER, Retrieval, Retriever
 
-Retrieval = Literal["bm25", "shuffled", "empty"]
-"""`shuffled`: k random traces, the control for relevance. `empty`: none, the control for the bank."""
 Traces = Literal["raw", "distilled"]
 """`distilled`: a trajectory is turned at write time into at most three lessons; those are shown instead."""
+PayloadOf = Literal["own", "another"]
+"""For whom the payload is made. `another`: for another task of the bank, the control for relevance."""
+_ALONE = ("shuffled", "random", "empty")
 
 
 class RawMemory:
-    """A bank of trajectories, retrieved by BM25 over task descriptions.
-
-    Stores whole trajectories that pass the gate; nothing is distilled unless `traces="distilled"`.
+    """A bank of trajectories, retrieved by their task's sentence.
 
     Args:
         k: Traces retrieved (paper: 3).
         gate: What lets a trajectory in (paper: the judge's verdict).
-        retrieval: How traces are found.
+        retrieval: How traces are found, see `retrieving.Retrieval`.
+        embedder: For `retrieval="dense"`.
+        payload_of: For whom the payload is made.
         traces: What is kept of a trajectory (`distilled` is the paper's ablation, table 9).
         trace_format: How a trajectory is written into a prompt.
         exclude_own: A task never retrieves a trajectory of its own task id; how often it would is counted.
@@ -61,23 +74,28 @@ class RawMemory:
         idf: str = "okapi",
         max_trace_tokens: int | None = 24_000,
         distiller: ChatModel | None = None,
+        embedder: Embedder | None = None,
+        payload_of: PayloadOf = "own",
     ) -> None:
         for name, value, allowed in (
             ("gate", gate, get_args(Gate)),
-            ("retrieval", retrieval, get_args(Retrieval)),
             ("traces", traces, get_args(Traces)),
             ("trace_format", trace_format, get_args(TraceFormat)),
+            ("payload_of", payload_of, get_args(PayloadOf)),
         ):
             if value not in allowed:
                 raise UserError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise UserError(f"k must be 1 or more, not {k!r}; for no traces use retrieval='empty'")
-        BM25Index(tokenizer, idf)
+        self.retriever = Retriever(retrieval, embedder, tokenizer, idf)
+        if payload_of == "another" and retrieval in _ALONE:
+            raise UserError(f"payload_of='another' and retrieval={retrieval!r} are two controls; take one")
         if traces == "distilled" and distiller is None:
             raise UserError("traces='distilled' needs a distiller model")
         self.k = k
         self.gate = gate
         self.retrieval = retrieval
+        self.payload_of = payload_of
         self.traces = traces
         self.trace_format: TraceFormat = trace_format
         self.exclude_own = exclude_own
@@ -106,12 +124,12 @@ class RawMemory:
             "name": self.name,
             "k": self.k,
             "gate": self.gate,
-            "retrieval": self.retrieval,
+            **({} if self.payload_of == "own" else {"payload_of": self.payload_of}),
             "traces": self.traces,
             "trace_format": self.trace_format,
             "exclude_own": self.exclude_own,
             "max_trace_tokens": self.max_trace_tokens,
-            "index": {"tokenizer": self._tokenizer, "idf": self._idf},
+            **self.retriever.settings(),
             "distiller": None
             if self.distiller is None or self.traces == "raw"
             else {
@@ -126,41 +144,35 @@ class RawMemory:
         """Open or create `bank.sqlite` in the run directory."""
         path = ":memory:" if folder is None else folder / "bank.sqlite"
         self._bank = MemoryBank(path, tokenizer=self._tokenizer, idf=self._idf)
+        self.retriever.open(self._bank)
 
     def warm(self, trajectories: Sequence[Trajectory], session: Session) -> None:
         """Put demonstrations into the bank, in the order given."""
         if self.traces == "distilled":
             raise UserError("warm_start goes with traces='raw': demonstrations are not distilled")
+        self.retriever.learn([t.task.retrieval_key for t in trajectories], session)
         self.bank.append([(f"warm:{t.hash}", t, {"success": True, "warm": True}) for t in trajectories])
 
     def snapshot(self) -> int:
         """Number of traces in the bank."""
         return self.bank.snapshot()
 
-    def retrieve(self, task: Task, snapshot: int, session: Session, k: int | None = None) -> Recall:
-        """The traces for `task`, with no payload yet; `k` overrides the memory's own."""
-        k = k or self.k
-        own = task.task_id if self.exclude_own else None
-        query = task.retrieval_key
-        if self.retrieval == "empty":
-            return Recall(query=query, bank_size=snapshot, notes={"retrieval": "empty"})
-        if self.retrieval == "shuffled":
-            order = list(range(1, snapshot + 1))
-            random.Random(session.seed("retrieval")).shuffle(order)
-            pairs: list[tuple[StoredTrace, float]] = []
-            excluded = 0
-            for number in order:
-                stored = self.bank.get(number)
-                if stored.trajectory.task.task_id == own:
-                    excluded += 1
-                else:
-                    pairs.append((stored, 0.0))
-                if len(pairs) == k:
-                    break
-        else:
-            found = self.bank.search(query, k, snapshot=snapshot, exclude_task=own)
-            pairs = [(self.bank.get(hit.id), hit.score) for hit in found.hits]
-            excluded = found.excluded
+    def retrieve(
+        self,
+        task: Task,
+        snapshot: int,
+        session: Session,
+        k: int | None = None,
+        asking: Task | None = None,
+    ) -> Recall:
+        """The traces for `task`, with no payload yet; `k` overrides the memory's own.
+
+        `asking` is the task at hand, where that is another one; traces of both are left out then.
+        """
+        own = (asking or task).task_id if self.exclude_own else None
+        other = task.task_id if self.exclude_own and asking is not None else None
+        found = self.retriever.find(task, k or self.k, snapshot, session, own, other)
+        pairs = [(self.bank.get(hit.id), hit.score) for hit in found.hits]
         traces = tuple(
             RetrievedTrace(
                 trace_id=stored.id,
@@ -172,7 +184,13 @@ class RawMemory:
             )
             for rank, (stored, score) in enumerate(pairs, 1)
         )
-        return Recall(query=query, bank_size=snapshot, traces=traces, self_excluded=excluded)
+        return Recall(
+            query=found.query,
+            bank_size=snapshot,
+            traces=traces,
+            self_excluded=found.excluded,
+            notes=found.notes,
+        )
 
     def _text(self, trajectory: Trajectory, labels: dict[str, Any]) -> str:
         label = bool(labels.get("success")) if self.gate == "all+labels" else None
@@ -181,8 +199,20 @@ class RawMemory:
         return trace_text(trajectory, self.trace_format, label)
 
     def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
-        """The top-k traces as they are, best first."""
-        recall = self.retrieve(task, snapshot, session)
+        """A payload out of the retrieved traces."""
+        if self.payload_of == "own":
+            return self.compose(task, self.retrieve(task, snapshot, session), session)
+        drawn = self.retriever.another(snapshot, session, "payload", task)
+        if drawn is None:
+            notes = {"payload_of": None, "why": NO_OTHER}
+            return Recall(query=task.retrieval_key, bank_size=snapshot, notes=notes)
+        other = self.bank.get(drawn.id).trajectory.task
+        found = self.retrieve(other, snapshot, session, asking=task)
+        found = found.model_copy(update={"notes": found.notes | {"payload_of": other.task_id}})
+        return self.compose(other, found, session)
+
+    def compose(self, task: Task, recall: Recall, session: Session) -> Recall:
+        """The traces as they are, best first, as a payload for `task`."""
         budget = 10**9 if self.max_trace_tokens is None else self.max_trace_tokens
         cut = fit([t.text for t in recall.traces], budget, lambda text: len(text) // 3)
         traces = tuple(
@@ -209,10 +239,9 @@ class RawMemory:
         labels: dict[str, Any] = {"success": success, "gate": self.gate, "reward": trajectory.reward}
         if self.traces == "distilled":
             labels["lessons"] = self._distil(trajectory, success, session)
-        return {
-            "stored": True,
-            "id": self.bank.append([(episode.key, without_thinking(trajectory), labels)])[0],
-        }
+        self.retriever.learn([trajectory.task.retrieval_key], session)
+        kept = without_thinking(trajectory)
+        return {"stored": True, "id": self.bank.append([(episode.key, kept, labels)])[0]}
 
     def _distil(self, trajectory: Trajectory, success: bool, session: Session) -> str:
         model = self.distiller
@@ -229,6 +258,7 @@ class RawMemory:
 
     def close(self) -> None:
         """Close the bank."""
+        self.retriever.close()
         if self._bank is not None:
             self._bank.close()
             self._bank = None

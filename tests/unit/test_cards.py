@@ -8,6 +8,7 @@ import pytest
 
 from jitmem_lab.cards import Card, Row, card, cautions
 from jitmem_lab.evaluation import EvalConfig
+from jitmem_lab.memories.retrieving import CONTROLS
 
 pytestmark = pytest.mark.unit
 
@@ -31,7 +32,8 @@ class FakeRun:
         ({"memory": {"name": "oracle"}}, "own solution"),
         ({"memory": {"gate": "partial"}}, "any reward above 0"),
         ({"memory": {"exclude_own": False}}, "leak: a task may retrieve its own"),
-        ({"memory": {"retrieval": "shuffled"}}, "shuffled retrieval"),
+        *(({"memory": {"retrieval": how}}, f"control: {how} retrieval") for how in CONTROLS),
+        ({"memory": {"payload_of": "another"}}, "control: the payload is made for another task"),
         ({"warm_start": {"count": 7}}, "7 solved demonstrations"),
     ],
 )
@@ -42,8 +44,10 @@ def test_what_must_be_told(settings: dict[str, Any], says: str) -> None:
 
 def test_a_plain_run_has_nothing_to_tell() -> None:
     plain = {"benchmark": {"split": "valid_seen"}, "memory": {"gate": "judge", "exclude_own": True}}
-    assert cautions(plain) == []
-    assert cautions({}) == []
+    assert cautions(plain, {}) == []
+    for retrieval in ("bm25", "dense", {"how": "dense"}):
+        assert cautions({"memory": {"retrieval": retrieval, "payload_of": "own"}}, {}) == []
+    assert cautions({}, {}) == []
 
 
 def test_each_value_says_where_it_comes_from() -> None:

@@ -17,6 +17,7 @@ from jitmem_lab.presets import AUTHORS_CODE, PAPER, PRESETS, SMALL, preset_value
 from jitmem_lab.runs import Run, diff
 
 from .doubles import ButtonBenchmark, RuleModel
+from .writing import WordEmbedder
 
 pytestmark = pytest.mark.unit
 
@@ -273,6 +274,25 @@ def test_a_second_run_of_the_same_config_calls_no_model(
 
 def test_another_config_is_not_written_over_a_run(tmp_path: Path, buttons: list[ButtonBenchmark]) -> None:
     run(tmp_path / "r", **PARAMETERS)
+@pytest.mark.parametrize("memory", ["raw", "jitmem"])
+def test_a_config_with_dense_retrieval_or_a_payload_for_another_task(
+    tmp_path: Path, buttons: list[ButtonBenchmark], monkeypatch: pytest.MonkeyPatch, memory: str
+) -> None:
+    embedder = WordEmbedder()
+    monkeypatch.setattr(evaluation, "load_embedder", lambda spec: {"words": embedder}[spec])
+    parameters = PARAMETERS | {"memory": memory, "retrieval": "dense", "payload_of": "another"}
+    done = run(tmp_path / "r", **parameters, embedder="words")
+    kept = done.settings["memory"]
+    assert (kept["retrieval"], kept["embedder"]) == ("dense", embedder.identity())
+    assert kept["payload_of"] == "another"
+    seen = done.latest()
+    assert all(e.recall.payload and e.recall.notes["payload_of"] != e.task.task_id for e in seen)
+    assert [c.phase for e in seen for c in e.calls if c.role == "embedder"] == ["recall"] * len(seen)
+    plain = run(tmp_path / "p", **PARAMETERS | {"memory": memory, "retrieval": "bm25"}).settings["memory"]
+    assert "embedder" not in plain
+    assert "payload_of" not in plain
+
+
     with pytest.raises(UserError, match=r"memory\.k"):
         run(tmp_path / "r", **PARAMETERS | {"k": 5})
 

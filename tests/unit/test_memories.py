@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from jitmem_lab.curation import Curator
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.memories import NAMES, load_memory
+from jitmem_lab.memories.retrieving import CONTROLS, Retrieval
 from jitmem_lab.records import Episode, Recall, Step, Trajectory, Verdict
 from jitmem_lab.session import Session
 
@@ -61,7 +62,10 @@ def episode(
         ("raw", {"gates": "judge"}, "did you mean gate"),
         ("raw", {"on_empty": "call"}, "has no parameter 'on_empty'"),
         ("raw", {"gate": "jugde"}, "judge, environment, partial, all\\+labels"),
-        ("raw", {"retrieval": "dense"}, "bm25, shuffled, empty"),
+        ("raw", {"retrieval": "semantic"}, "bm25, dense, own_type, other_type, shuffled, random, empty"),
+        ("raw", {"retrieval": "dense"}, "needs an embedder"),
+        ("jitmem", {"curator": RuleModel(), "payload_of": "other"}, "own, another"),
+        ("raw", {"payload_of": "another", "retrieval": "random"}, "two controls"),
         ("raw", {"traces": "cooked"}, "raw, distilled"),
         ("raw", {"traces": "distilled"}, "needs a distiller"),
         ("raw", {"trace_format": "html"}, "full, actions"),
@@ -266,8 +270,10 @@ def test_retrieval_compares_the_key_where_a_task_has_one() -> None:
 
 
 def test_an_earlier_snapshot_gives_what_it_gave_then() -> None:
-    for retrieval in ("bm25", "shuffled"):
-        memory = opened(retrieval=retrieval)
+    ways = get_args(Retrieval)
+    assert set(CONTROLS) < set(ways)
+    for retrieval in ways:
+        memory = opened(retrieval=retrieval, embedder=WordEmbedder())
         memory.warm([demonstration(task) for task in TASKS[:5]], Session())
         token = memory.snapshot()
         then = memory.recall(TASKS[6], token, Session())
@@ -276,8 +282,8 @@ def test_an_earlier_snapshot_gives_what_it_gave_then() -> None:
         assert then.bank_size == 5
 
 
-def test_shuffled_traces_are_random_but_fixed_by_seed_and_episode() -> None:
-    memory = opened(retrieval="shuffled")
+def test_random_traces_are_fixed_by_seed_and_episode() -> None:
+    memory = opened(retrieval="random")
     memory.warm([demonstration(task) for task in TASKS], Session())
     found = {}
     for number in range(40):
@@ -290,14 +296,14 @@ def test_shuffled_traces_are_random_but_fixed_by_seed_and_episode() -> None:
     assert {task for ids in found.values() for task in ids} == {t.task_id for t in TASKS} - {"b5"}
 
 
-def test_shuffled_traces_leave_out_the_own_task_however_often_it_is_stored() -> None:
-    memory = opened(retrieval="shuffled")
+def test_random_traces_leave_out_the_own_task_however_often_it_is_stored() -> None:
+    memory = opened(retrieval="random")
     own = [demonstration(TASKS[0]).model_copy(update={"final_observation": str(n)}) for n in range(100)]
     memory.warm([*own, demonstration(TASKS[1]), demonstration(TASKS[2])], Session())
     recall = memory.recall(TASKS[0], memory.snapshot(), Session())
     assert {t.task_id for t in recall.traces} == {"b1", "b2"}
-    assert recall.self_excluded == 100
-    allowed = opened(retrieval="shuffled", exclude_own=False)
+    assert recall.self_excluded == 3, "so many would have been shown"
+    allowed = opened(retrieval="random", exclude_own=False)
     allowed.warm(own, Session())
     recall = allowed.recall(TASKS[0], allowed.snapshot(), Session())
     assert [t.task_id for t in recall.traces] == ["b0"] * 3

@@ -277,20 +277,20 @@ def make_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
         "k": config.k,
         "gate": config.gate,
         "retrieval": config.retrieval,
+        "payload_of": config.payload_of,
         "traces": config.traces,
         "trace_format": config.trace_format,
         "exclude_own": config.exclude_own,
         "tokenizer": config.tokenizer,
         "idf": config.idf,
-        "payload_of": config.payload_of,
     }
+    if config.retrieval == "dense":
+        options["embedder"] = load_embedder(config.embedder)
     curator_model = config.curator_model or config.model
     if config.traces == "distilled":
         options["distiller"] = model(curator_model)
     if config.memory == "raw":
         limit = config.max_trace_tokens
-    if config.retrieval == "dense":
-        options["embedder"] = load_embedder(config.embedder)
         if limit is None:
             limit = min(24_000, model(config.model).context // 2)
         return load_memory("raw", max_trace_tokens=limit, **options)

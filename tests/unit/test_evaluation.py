@@ -272,8 +272,6 @@ def test_a_second_run_of_the_same_config_calls_no_model(
         assert (tmp_path / "r" / name).read_bytes() == content
 
 
-def test_another_config_is_not_written_over_a_run(tmp_path: Path, buttons: list[ButtonBenchmark]) -> None:
-    run(tmp_path / "r", **PARAMETERS)
 @pytest.mark.parametrize("memory", ["raw", "jitmem"])
 def test_a_config_with_dense_retrieval_or_a_payload_for_another_task(
     tmp_path: Path, buttons: list[ButtonBenchmark], monkeypatch: pytest.MonkeyPatch, memory: str
@@ -293,6 +291,8 @@ def test_a_config_with_dense_retrieval_or_a_payload_for_another_task(
     assert "payload_of" not in plain
 
 
+def test_another_config_is_not_written_over_a_run(tmp_path: Path, buttons: list[ButtonBenchmark]) -> None:
+    run(tmp_path / "r", **PARAMETERS)
     with pytest.raises(UserError, match=r"memory\.k"):
         run(tmp_path / "r", **PARAMETERS | {"k": 5})
 

@@ -6,9 +6,10 @@ Found: Not at all: every workflow of the benchmark is shown.
 Shown: As a list in order of their first writing, so that the prompt's beginning stays the same from task to
     task. What exceeds the budget is left out and noted: kept are the workflows seen in most successes (the
     most general ones), among equals the newest.
-Source: ArXiv 2409.07429; github.com/zorazrw/agent-workflow-memory. Temperature 1.0, 2,048 tokens, routines of
+Source: arXiv 2409.07429; github.com/zorazrw/agent-workflow-memory. Temperature 1.0, 2,048 tokens, routines of
     two steps or more; online after each task that its judge calls a success, offline from the train split
-    (here: a warm start). One template is represented once.
+    (here: a warm start). One template is represented once. The variant `small` is ours: a model of a few
+    hundred million parameters continues a text.
 Chosen here: The benchmarks tell no task templates as WebArena does, so a template is known by its workflow:
     two are the same if they have the same name, or the same steps but for variables, numbers, quoted words
     and articles. Of the same ones the one with more variables stays, the newer among equals; both are
@@ -20,14 +21,15 @@ Chosen here: The benchmarks tell no task templates as WebArena does, so a templa
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ..errors import UserError
 from ..models.base import ChatModel
 from ..records import Recall, Task
 from ..session import Session
+from .continuing import SMALL, ContinuingMemory
 from .items import Change, Item
-from .written import Attempted, Written, WrittenMemory
+from .written import Attempted, Written
 
 FEWEST_STEPS = 2
 """Steps of a success that is induced from, and of a workflow (published)."""
@@ -50,19 +52,21 @@ class Workflow(NamedTuple):
     """Its steps."""
 
 
-class WorkflowMemory(WrittenMemory):
+class WorkflowMemory(ContinuingMemory):
     """Agent Workflow Memory, online.
 
     Args:
         budget: Tokens that all workflows shown may take; None takes a quarter of the writer's context.
-        options: As for `WrittenMemory`, without what concerns searching.
+        options: As for `WrittenMemory`, and `form`; without what concerns searching.
 
     Raises:
         UserError: A budget below 1.
     """
 
     name = "awm"
-    WITHOUT = ("k", "retrieval", "embedder", "tokenizer", "idf")
+    WITHOUT: ClassVar[tuple[str, ...]] = ("k", "retrieval", "embedder", "tokenizer", "idf")
+    VARIANTS: ClassVar[dict[str, dict[str, Any]]] = {"small": SMALL}
+    ASKED = ("awm_induce",)
 
     def __init__(
         self,
@@ -77,10 +81,6 @@ class WorkflowMemory(WrittenMemory):
         if budget is not None and budget < 1:
             raise UserError(f"budget must be 1 or more, not {budget}")
         self.budget = model.context // 4 if budget is None else budget
-
-    def prompts(self) -> tuple[str, ...]:
-        """The prompt of an induction."""
-        return ("awm_induce",)
 
     def settings(self) -> dict[str, Any]:
         """Everything that changes what it recalls or remembers; nothing is searched for."""
@@ -97,6 +97,9 @@ class WorkflowMemory(WrittenMemory):
             return Written([], {"why": f"fewer than {FEWEST_STEPS} steps"})
         answer = self.ask("awm_induce", session, attempted)
         found, refused = workflows(answer)
+        for workflow in [one for one in found if all(self.is_copied(s, "awm_induce") for s in one.steps)]:
+            found.remove(workflow)
+            refused.append(f"{workflow.title}: copied from the prompt")
         if not found:
             note: dict[str, Any] = {"refused": refused} if refused else {}
             return Written([], note | {"why": "no workflow in the answer", "answer": answer[:1000]})

@@ -7,8 +7,9 @@ Found: By the task's id, never by likeness. So a task recalls its own earlier at
     the parameter exclude_own has no meaning here. In a single pass over distinct tasks it recalls nothing: it
     works in a stream in which tasks stand several times.
 Shown: The task's last k = 3 plans, oldest first.
-Source: ArXiv 2303.11366; github.com/noahshinn/reflexion (alfworld_runs). Temperature 0, 256 tokens, the last
+Source: arXiv 2303.11366; github.com/noahshinn/reflexion (alfworld_runs). Temperature 0, 256 tokens, the last
     3 plans both shown and reflected on, the environment's own word as signal; there 10 trials over 134 games.
+    The variant `small` is ours: a model of a few hundred million parameters continues a numbered list.
 Chosen here: No worked examples in the prompt (there two); a plan has 4,000 characters at most; a task that
     was solved is played again if the stream holds it again (there it is skipped). Demonstrations teach it
     nothing.
@@ -25,8 +26,9 @@ from ..models.base import ChatModel
 from ..records import Recall, Task, Trajectory
 from ..session import Session
 from .base import Gate
+from .continuing import SMALL, ContinuingMemory
 from .items import Change, Item
-from .written import Attempted, Written, WrittenMemory
+from .written import Attempted, Written
 
 NOTES = (
     "recalls a task's own earlier attempts (that is the method)",
@@ -38,16 +40,18 @@ _LONGEST = 4000
 _BEGIN = re.compile(r"\W*(?:new\s+)?plan\b[*_\s]*:[*_\s]*", re.I)
 
 
-class Reflexion(WrittenMemory):
+class Reflexion(ContinuingMemory):
     """Reflexion: plans from failures, for the same task only.
 
     Args:
         k: Last plans of the task that are shown.
-        options: As for `WrittenMemory`, without what concerns searching and `exclude_own`.
+        options: As for `WrittenMemory`, and `form`; without what concerns searching, and `exclude_own`.
     """
 
     name = "reflexion"
     WITHOUT: ClassVar[tuple[str, ...]] = ("exclude_own", "retrieval", "embedder", "tokenizer", "idf")
+    VARIANTS: ClassVar[dict[str, dict[str, Any]]] = {"small": SMALL}
+    ASKED = ("reflexion_plan",)
 
     def __init__(
         self,
@@ -63,10 +67,6 @@ class Reflexion(WrittenMemory):
             model=model, k=k, gate=gate, temperature=temperature, max_tokens=max_tokens, **options
         )
         self.exclude_own = False
-
-    def prompts(self) -> tuple[str, ...]:
-        """The prompt of a reflection."""
-        return ("reflexion_plan",)
 
     def settings(self) -> dict[str, Any]:
         """Everything that changes what it recalls or remembers; nothing is searched for."""

@@ -195,6 +195,25 @@ def test_demonstrations_are_successes() -> None:
     assert (memory.snapshot(), len(stored(memory)), len(memory.model.prompts)) == (2, 1, 1)
 
 
+def test_the_prompts_own_example_is_no_workflow() -> None:
+    memory = opened(written("what it achieves", "first step", "second step"))
+    change = memory.remember(episode(0), Session())
+    assert change["note"]["refused"] == ["what it achieves: copied from the prompt"]
+    example = written("Lend", "walk to {PLACE}", "pick up {THING}")
+    small = opened(example.removeprefix("Workflow: "), variant="small")
+    assert small.remember(episode(0), Session())["note"]["refused"] == ["Lend: copied from the prompt"]
+    assert opened(example).remember(episode(0), Session())["items"], "elsewhere it is one"
+
+
+def test_a_small_model_continues_a_text() -> None:
+    memory = opened(" Press it\n1. look\n2. press {COLOUR}", variant="small")
+    session = Session()
+    memory.remember(episode(0), session)
+    assert memory.model.prompts[0].endswith("1. press red\n2. press red\n\nWorkflow:")
+    assert session.calls[0].sampling.stop == ("\n\n",)
+    assert memory.recall(TASKS[1], 1, session).payload == written("Press it", "look", "press {COLOUR}")
+
+
 # What is shown
 
 

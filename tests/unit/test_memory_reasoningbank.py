@@ -204,6 +204,46 @@ def test_odd_text_is_stored_and_shown_as_it_is() -> None:
     assert len(memory.model.prompts[0]) < 6000, "the judge's words are cut"
 
 
+def test_the_prompts_own_words_are_no_lesson() -> None:
+    from jitmem_lab.prompts import load_prompt
+
+    form = load_prompt("reasoningbank_success").text
+    parroted = form[form.index("# Memory Item 1") : form.index("[[user]]")]
+    memory = opened(parroted + "# Memory Item 2\n## Title: Real\n## Content: One to three looks are enough.")
+    change = memory.remember(episode(0), Session())
+    assert change["note"]["refused"] == ["item 1 (a few words that name the idea): copied from the prompt"]
+    assert [item["title"] for item in stored(memory)[0]["items"]] == ["Real"]
+    torn = parroted[: parroted.index(", and why it works")]
+    assert opened(torn).remember(episode(0), Session())["items"] == []
+
+
+def test_a_small_model_continues_a_text() -> None:
+    def answer(text: str) -> str:
+        assert text.endswith("Result: success\nLesson for other tasks:\nTitle:")
+        assert "A panel" not in text, "only actions"
+        assert "1. press red\n2. press red" in text
+        return " Press twice\nDescription: With panels.\nContent: One press is never enough."
+
+    memory = writing.opened("reasoningbank", answer, variant="small", embedder=WordEmbedder())
+    session = Session()
+    memory.remember(episode(0), session)
+    assert session.calls[0].sampling.stop == ("\n\n",)
+    assert stored(memory)[0]["items"] == [
+        {"title": "Press twice", "description": "With panels.", "content": "One press is never enough."}
+    ]
+    lost: list[str] = []
+    memory.model.rule = lambda text, sampling: lost.append(text) or "Ask\nContent: Ask for its place first,"
+    memory.remember(episode(1, won=False), Session())
+    assert lost[0].endswith("Result: failure\nLesson for other tasks:\nTitle:")
+    assert len(stored(memory)[-1]["items"]) == 1, "those words are the other prompt's"
+    assert set(memory.settings()["prompts"]) == {
+        "reasoningbank_success_continue",
+        "reasoningbank_failure_continue",
+    }
+    with pytest.raises(UserError, match="form must be one of ask, continue"):
+        load_memory("reasoningbank", model=RuleModel(), embedder=WordEmbedder(), form="sing")
+
+
 def test_a_refused_item_is_noted_with_the_write() -> None:
     memory = opened(numbered("a", "b", "c", "d"))
     change = memory.remember(episode(0), Session())

@@ -90,6 +90,20 @@ def test_any_words_are_a_plan_and_a_long_one_is_cut(answer: str) -> None:
     assert memory.recall(TASKS[0], 1, Session()).payload == f"Plan after failure 1:\n{plan['plan']}"
 
 
+def test_a_small_model_continues_a_text() -> None:
+    memory = opened(" look\n2. press blue", variant="small")
+    failed(memory, 1)
+    memory.model.rule = lambda text, sampling: " look\n2. press blue"
+    memory.remember(episode(0, won=False, trial=1), Session())
+    first, second = memory.model.prompts
+    assert first.endswith(
+        "Result: failure\n\n" + f"Task: {TASKS[0].description}\nPlan that does it right:\n1."
+    )
+    assert "Earlier plans that failed: (none)" in first
+    assert "Plan after failure 1:\n1. Plan: try 1." in second
+    assert stored(memory)[-1]["plan"] == "1. look\n2. press blue"
+
+
 def test_demonstrations_teach_it_nothing() -> None:
     memory = opened()
     memory.warm([demonstration(task) for task in TASKS], Session())

@@ -22,7 +22,8 @@ Chosen here: In a round the picked numbers stand for the trajectory's own action
     a squared distance, which for vectors of length 1 is a cosine of 0.75 (min_score=0.75). How much passes
     hangs on the embedder. A full memory appends nothing more (the repository cuts its list of trajectories).
     A procedure that was rewritten after an episode counts as that task's own as well. Retrieval by facts or
-    at random, which the repository also has, is left out.
+    at random, which the repository also has, is left out. The variant `small` builds by rounds, whose lists
+    of commands a small model can go on with.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ from ..models.base import ChatModel
 from ..records import Recall, RetrievedTrace, Task
 from ..session import Session
 from .base import Companion, Gate
+from .continuing import SMALL, ContinuingMemory
 from .finding import How
 from .items import Change, Item
 from .procedures import Later, corrected, counted, critical, fails, unusable, workflow_text
-from .written import Attempted, Written, WrittenMemory
+from .written import Attempted, Written
 
+_HEAD = "How such a task is done:"
+"""The line that a small model goes on with."""
 Build = Literal["script", "round"]
 """How a workflow is made of a trajectory: as a paragraph, or by way of events."""
 Update = Literal["vanilla", "validation", "reflect"]
@@ -48,7 +52,7 @@ Credit = Literal["first", "all"]
 """Which of the procedures that were shown a use counts for."""
 
 
-class ProcedureMemory(WrittenMemory):
+class ProcedureMemory(ContinuingMemory):
     """Procedures of earlier tasks.
 
     Args:
@@ -58,19 +62,17 @@ class ProcedureMemory(WrittenMemory):
         min_score: Least cosine with the query; of no meaning for `retrieval="bm25"`.
         capacity: Most procedures kept.
         from_step: Step from which on they are shown; 0 is the first.
-        options: As for `WrittenMemory`.
+        options: As for `WrittenMemory`, and `form`.
+
+    Raises:
+        UserError: A value that isn't possible, or dense retrieval without an embedder.
     """
 
     name = "memp"
     NEEDS: ClassVar[tuple[str, ...]] = ("model", "embedder")
     VARIANTS: ClassVar[dict[str, dict[str, Any]]] = {
-        "port": {
-            "k": 1,
-            "retrieval": "bm25",
-            "tokenizer": "whitespace",
-            "from_step": 1,
-            "temperature": 0.7,
-        }
+        "port": {"k": 1, "retrieval": "bm25", "tokenizer": "whitespace", "from_step": 1, "temperature": 0.7},
+        "small": SMALL | {"k": 1, "build": "round"},
     }
 
     def __init__(
@@ -91,16 +93,8 @@ class ProcedureMemory(WrittenMemory):
         max_tokens: int = 4096,
         **options: Any,
     ) -> None:
-        super().__init__(
-            model=model,
-            embedder=embedder,
-            k=k,
-            retrieval=retrieval,
-            gate=gate,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            **options,
-        )
+        options |= {"gate": gate, "temperature": temperature, "max_tokens": max_tokens}
+        super().__init__(model=model, embedder=embedder, k=k, retrieval=retrieval, **options)
         for name, value, allowed in (
             ("build", build, get_args(Build)),
             ("update", update, get_args(Update)),
@@ -116,11 +110,11 @@ class ProcedureMemory(WrittenMemory):
     def prompts(self) -> tuple[str, ...]:
         """The prompts of the chosen build and update."""
         made = ("memp_script",) if self.build == "script" else ("memp_events", "memp_critical")
-        return (*made, "memp_reflect") if self.update == "reflect" else made
+        return tuple(map(self._named, (*made, "memp_reflect") if self.update == "reflect" else made))
 
     def parameters(self) -> dict[str, Any]:
-        """Build, update, credit, threshold, capacity, and from when on it is shown."""
-        names = ("build", "update", "credit", "min_score", "capacity", "from_step")
+        """Form, build, update, credit, threshold, capacity, and from when on it is shown."""
+        names = ("form", "build", "update", "credit", "min_score", "capacity", "from_step")
         return {name: getattr(self, name) for name in names}
 
     def found_by(self, data: dict[str, Any]) -> str:
@@ -193,7 +187,8 @@ class ProcedureMemory(WrittenMemory):
     def _built(self, attempted: Attempted, session: Session) -> str | list[str]:
         """A paragraph, or the actions of the events that the model takes for critical."""
         if self.build == "script":
-            return self.ask("memp_script", session, attempted)
+            paragraph = self.ask("memp_script", session, attempted).removeprefix(_HEAD).strip()
+            return "" if self.is_copied(paragraph, "memp_script") else paragraph
         steps = attempted.trajectory.steps
         if self.trace_format == "actions":  # numbered without those that did nothing
             steps = tuple(step for step in steps if step.valid and step.action)

@@ -20,7 +20,8 @@ Chosen here: Calls as text by default, since a model without tool calls can writ
     began, so that in a batch it doesn't insert again what a neighbour just inserted. A skill's front matter
     takes the name of the call. Content is refused beyond 8,000 characters, so that five skills fit a prompt.
     A skill that an episode of the very task edited counts as its own, whoever inserted it. Which fields BM25
-    compares is not published (the port takes name and whole content).
+    compares is not published (the port takes name and whole content). A small model (`form="continue"`,
+    variant `small`) writes no calls: after a success it goes on with one skill, which is inserted.
 """
 
 from __future__ import annotations
@@ -30,28 +31,35 @@ from typing import Any, ClassVar, Literal, get_args
 from ..errors import UserError
 from ..models.base import ChatModel
 from ..parsing import strip_thinking
-from ..records import Recall, RetrievedTrace, Task
+from ..records import Recall, RetrievedTrace, Task, ToolCall
 from ..session import Session
 from ..traces import fit
+from .continuing import SMALL, ContinuingMemory
 from .items import Item
 from .skills import NAMES, Refused, apply, changes, markdown, tools
 from .text_calls import Said, calls_in
-from .written import Attempted, Written, WrittenMemory
+from .written import Attempted, Written
 
 Calls = Literal["text", "tools"]
 """How the curator edits: by calls that it writes, or by real tool calls (the model must know them)."""
 
 
-class SkillMemory(WrittenMemory):
+class SkillMemory(ContinuingMemory):
     """Skills, kept by a curator.
 
     Args:
         calls: How the curator edits; `tools` needs a model that calls tools.
-        options: As for `WrittenMemory`.
+        options: As for `WrittenMemory`, and `form`.
+
+    Raises:
+        UserError: Unknown `calls`, or tools for a model that takes none or that only continues texts.
     """
 
     name = "skillos"
-    VARIANTS: ClassVar[dict[str, dict[str, Any]]] = {"port": {"k": 3, "temperature": 0.7}}
+    VARIANTS: ClassVar[dict[str, dict[str, Any]]] = {
+        "port": {"k": 3, "temperature": 0.7},
+        "small": SMALL | {"k": 3},
+    }
 
     def __init__(
         self,
@@ -66,15 +74,20 @@ class SkillMemory(WrittenMemory):
         super().__init__(model=model, k=k, temperature=temperature, max_tokens=max_tokens, **options)
         if calls not in get_args(Calls):
             raise UserError(f"calls must be 'text' or 'tools', not {calls!r}")
+        if calls == "tools" and (self.form == "continue" or not model.takes_tools):
+            raise UserError(f"{model.name} calls no tools so; use calls='text'")
         self.calls = calls
+        if self.form == "continue":
+            stop = (*self.sampling.stop, "\nThe skill that")  # as the prompt goes on after a list
+            self.sampling = self.sampling.model_copy(update={"stop": stop})
 
     def prompts(self) -> tuple[str, ...]:
         """The curator's prompt."""
-        return (f"skillos_{self.calls}",)
+        return (self._named(f"skillos_{self.calls}"),)
 
     def parameters(self) -> dict[str, Any]:
         """How the curator edits."""
-        return {"calls": self.calls}
+        return {"calls": self.calls, "form": self.form}
 
     def found_by(self, data: dict[str, Any]) -> str:
         """Name and description."""
@@ -97,18 +110,12 @@ class SkillMemory(WrittenMemory):
 
     def digest(self, attempted: Attempted, items: list[Item], session: Session) -> Written:
         """The edits that the curator calls for, as far as they can be carried out."""
+        if self.form == "continue" and not attempted.success:
+            return Written(
+                [], {"calls": [], "valid": None, "why": "a small model is asked after successes only"}
+            )
         task = attempted.trajectory.task
-        texts = [markdown(item.data) for item, _ in self.find(task, items, session)]
-        fitted = fit(texts, self.model.context // 4, self.model.count_tokens)
-        skills = "\n\n".join(cut.text for cut in fitted) or "(none yet)"
-        offered = tools() if self.calls == "tools" else []
-        try:
-            reply = self.answer(f"skillos_{self.calls}", session, attempted, offered, skills=skills)
-        except UserError as error:
-            hint = "; if it takes no tools, use calls='text'" if offered else ""
-            raise UserError(f"the curator can't be asked: {error}{hint}") from None
-        said = [Said(call, call.name) for call in reply.tool_calls]
-        said = said or calls_in(strip_thinking(reply.text), NAMES)
+        said = self._said(attempted, items, session)
         shelf = {item.data["name"]: (item.id, item.data) for item in items}
         before = dict(shelf)
         done = []
@@ -123,3 +130,20 @@ class SkillMemory(WrittenMemory):
         valid = sum("refused" not in record for record in done)
         note = {"calls": done, "valid": round(valid / len(done), 4) if done else None}
         return Written(changes(before, shelf), note)
+
+    def _said(self, attempted: Attempted, items: list[Item], session: Session) -> list[Said]:
+        """The calls of the curator's answer."""
+        if self.form == "continue":
+            file = f"---\n{self.ask('skillos_text', session, attempted)}"
+            name = file.splitlines()[1].partition(":")[2].strip()
+            lines = [line.lstrip("0123456789. ") for line in file.rpartition("\n---\n")[2].splitlines()]
+            copied = all(self.is_copied(line, "skillos_text") for line in [name, *lines])
+            call = ToolCall(name="insert", arguments={"skill_name": name, "content": file})
+            return [Said(None if copied else call, "copied from the prompt" if copied else "insert")]
+        texts = [markdown(item.data) for item, _ in self.find(attempted.trajectory.task, items, session)]
+        fitted = fit(texts, self.model.context // 4, self.model.count_tokens)
+        skills = "\n\n".join(cut.text for cut in fitted) or "(none yet)"
+        offered = tools() if self.calls == "tools" else []
+        reply = self.answer(f"skillos_{self.calls}", session, attempted, offered, skills=skills)
+        said = [Said(call, call.name) for call in reply.tool_calls]
+        return said or calls_in(strip_thinking(reply.text), NAMES)

@@ -343,6 +343,39 @@ def test_in_a_stream_the_port_holds_back_at_the_first_step(tmp_path: Path) -> No
     assert all(later)
 
 
+# Small models
+
+
+@pytest.mark.parametrize("build", ["script", "round"])
+def test_a_small_model_goes_on_with_a_text(build: str) -> None:
+    answers = {
+        "How such a task is done:": " Press it.",
+        "needed: [": "1]",
+        "changed:\n1.": " nothing\n2. it clicked",
+        "What was missing:": " a look.\nProcedure: Look first.",
+    }
+    memory = memp(
+        lambda text: next(answer for end, answer in answers.items() if text.endswith(end)),
+        variant="small",
+        build=build,
+        update="reflect",
+    )
+    play(memory, 0)
+    assert stored(memory)[0]["workflow"] == ("Press it." if build == "script" else ["press red"])
+    if build == "round":
+        assert memory.model.prompts[1].endswith("1. nothing\n2. it clicked\nThe steps that were needed: [")
+    play(memory, 5, won=False)
+    assert stored(memory)[0]["workflow"] == "Look first."
+    assert memory.settings()["sampling"]["stop"] == ("\n\n",)
+    assert all(name.endswith("_continue") for name in memory.settings()["prompts"])
+
+
+def test_a_small_model_that_repeats_the_example_adds_nothing() -> None:
+    copied = " First walk to the shelf where the book stands and pick it up."
+    memory = memp(copied, variant="small")
+    assert memory.remember(episode(0), Session())["note"] == {"not_added": "no workflow was written"}
+
+
 # Parameters
 
 

@@ -14,7 +14,7 @@ import pytest
 from jitmem_lab.errors import UserError
 from jitmem_lab.memories import load_memory
 from jitmem_lab.memories.skills import markdown
-from jitmem_lab.models.base import Reply, refuse_tools
+from jitmem_lab.models.base import Reply
 from jitmem_lab.records import Message, Recall, Sampling, ToolCall, Usage
 from jitmem_lab.session import Session
 from jitmem_lab.tool_calls import format_call
@@ -351,17 +351,51 @@ def test_a_model_that_is_offered_tools_may_write_its_calls() -> None:
     assert names(memory) == ["A"]
 
 
-def test_a_model_without_tools_says_so() -> None:
-    class Bare(ToolModel):
-        def chat(self, *given: Any, tools: Sequence[Any] = ()) -> Reply:
-            refuse_tools(self.name, given[3] if len(given) > 3 else tools)
-            return super().chat(*given)
+def test_tools_need_a_model_that_calls_them() -> None:
+    bare = RuleModel()
+    bare.takes_tools = False
+    for options in ({"model": bare}, {"model": RuleModel(), "form": "continue"}):
+        with pytest.raises(UserError, match="calls='text'"):
+            load_memory("skillos", calls="tools", **options)
 
-    memory = load_memory("skillos", model=Bare(), calls="tools")
-    memory.open(None)
-    with pytest.raises(UserError, match="calls='text'"):
-        memory.remember(episode(0), Session())
-    assert memory.snapshot() == 0
+
+# Small models
+
+WRITTEN = (
+    " Press a button\ndescription: When a panel has buttons.\n---\n1. look at the panel\n2. press the one"
+)
+
+
+def test_a_small_model_goes_on_with_one_skill_after_a_success() -> None:
+    memory = opened("skillos", lambda text: WRITTEN, variant="small")
+    assert memory.remember(episode(0, won=False), Session())["note"]["why"]
+    assert memory.model.prompts == []
+    memory.remember(episode(1), Session())
+    assert memory.model.prompts[0].endswith(
+        "1. press red\n2. press red\nThe skill that this teaches:\n---\nname:"
+    )
+    assert [markdown(data) for data in stored(memory)] == [f"---\nname:{WRITTEN}"]
+    again = memory.remember(episode(2), Session())["note"]
+    assert again == {
+        "calls": [{"call": "insert", "refused": "there is a skill of this name already"}],
+        "valid": 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *MALFORMED,
+        " lend a thing\ndescription: When something is to be lent to someone.\n---\n1. walk to the desk",
+        " Press\n1. press",
+        " Press\ndescription: Press.\n---\n",
+    ],
+)
+def test_a_small_model_that_writes_no_skill_or_repeats_the_example(answer: str) -> None:
+    memory = opened("skillos", lambda text: answer, variant="small")
+    note = memory.remember(episode(0), Session())["note"]
+    assert stored(memory) == []
+    assert note["calls"][0]["refused"]
 
 
 def test_wrong_parameters() -> None:
@@ -377,6 +411,12 @@ def test_the_published_defaults_and_the_ports() -> None:
     assert (settings["sampling"]["temperature"], settings["sampling"]["max_tokens"]) == (1.0, 4096)
     port = load_memory("skillos", model=ToolModel(), variant="port").settings()
     assert (port["k"], port["sampling"]["temperature"]) == (3, 0.7)
+    small = load_memory("skillos", model=ToolModel(), variant="small").settings()
+    assert (small["k"], small["trace_format"], list(small["prompts"])) == (
+        3,
+        "actions",
+        ["skillos_text_continue"],
+    )
     other = load_memory("skillos", model=ToolModel(), calls="tools").settings()
     assert settings["prompts"].keys() != other["prompts"].keys()
 

@@ -27,8 +27,9 @@ Chosen here: the published method gathers all attempts first, up to 4 a task, an
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ..embedding import Embedder
 from ..errors import UserError
@@ -38,10 +39,11 @@ from ..prompts import load_prompt
 from ..records import Recall, RetrievedTrace, Task, Trajectory
 from ..session import Session
 from ..traces import cut_middle, fit, trace_text
+from .continuing import SMALL, ContinuingMemory
 from .finding import How
 from .items import Change, Item
 from .rules import Rule, changes, operate, ranked
-from .written import Attempted, Written, WrittenMemory
+from .written import Attempted, Written
 
 FETCHED = 4
 """Successes looked at for each that is shown (published)."""
@@ -49,7 +51,7 @@ FAILED, SUCCEEDED = "Failed attempt", "Successful attempt"
 _FULL = "The list is full: remove rules before you add one.\n"
 
 
-class Expel(WrittenMemory):
+class Expel(ContinuingMemory):
     """ExpeL: a list of rules under votes, and similar successes as examples.
 
     Args:
@@ -58,13 +60,15 @@ class Expel(WrittenMemory):
         max_rules: Longest list.
         set_size: Successes that are looked at together.
         max_shot_tokens: Tokens of one success as it is shown, by the count of `model`.
-        options: As for `WrittenMemory`.
+        options: As for `WrittenMemory`, and `form`.
 
     Raises:
         UserError: A limit below 1, or dense retrieval without an embedder.
     """
 
     name = "expel"
+    VARIANTS: ClassVar[dict[str, dict[str, Any]]] = {"small": SMALL}
+    ASKED = ("expel_contrast", "expel_successes")
 
     def __init__(
         self,
@@ -87,10 +91,6 @@ class Expel(WrittenMemory):
         self.max_rules = max_rules
         self.set_size = set_size
         self.max_shot_tokens = max_shot_tokens
-
-    def prompts(self) -> tuple[str, ...]:
-        """One for a failure beside a success, one for successes."""
-        return ("expel_contrast", "expel_successes")
 
     def parameters(self) -> dict[str, Any]:
         """The limits."""
@@ -136,6 +136,12 @@ class Expel(WrittenMemory):
         made += [Change("update", "trial", one.data | {"open": False}, one.id) for one in closed]
         return Written(made + changes(before, rules), {"edits": edits} if edits else {}, keep=True)
 
+    def is_copied(self, text: str, prompt: str) -> bool:
+        """Whether a text repeats the prompt, word for word or nearly: small models do."""
+        lines = load_prompt(self._named(prompt)).text.splitlines()
+        examples = [line.partition(": ")[2] for line in lines if line.startswith(("ADD: ", "EDIT "))]
+        return super().is_copied(text, prompt) or bool(difflib.get_close_matches(text, examples, 1, 0.8))
+
     def _kept(self, trial: Item) -> Trajectory:
         return self.bank.get(trial.data["trace"]).trajectory
 
@@ -148,7 +154,7 @@ class Expel(WrittenMemory):
         session: Session,
     ) -> tuple[list[Rule], dict[str, Any]]:
         """The rules after one answer, and what was done and refused."""
-        template, count = load_prompt(prompt), self.model.count_tokens
+        template, count = load_prompt(self._named(prompt)), self.model.count_tokens
         listed = "\n".join(f"{number}. {rule.text}" for number, rule in enumerate(rules, 1)) or "(none yet)"
         fields = {"rules": listed, "full": _FULL if len(rules) >= self.max_rules else ""}
         heads = [
@@ -165,7 +171,10 @@ class Expel(WrittenMemory):
             sampling = sampling.model_copy(update={"seed": session.seed(f"{prompt}:{key}")})
         messages = template.messages(**fields, records="\n\n".join(blocks))
         answer = strip_thinking(session.chat("distiller", self.model, messages, sampling))
-        edited = operate(rules, answer, self.max_rules, [one.task.task_id for _, one in records])
+        if self.form == "continue":  # the prompt began the first operation
+            answer = f"{template.text.splitlines()[-1]} {answer}"
+        tasks = [one.task.task_id for _, one in records]
+        edited = operate(rules, answer, self.max_rules, tasks, lambda text: self.is_copied(text, prompt))
         return edited.rules, {"done": edited.done, "refused": edited.refused}
 
     def show(self, task: Task, items: list[Item], session: Session) -> Recall:

@@ -35,16 +35,13 @@ from ..session import Session
 from ..traces import cut_middle, trace_text
 from .asking import LONGEST, Asking, folded
 from .base import Companion
+from .continuing import SMALL, Form
 from .finding import How
 from .items import Change, Item
 from .written import Attempted, Written, WrittenMemory
 
 Stores = Literal["memories", "trajectories"]
 """`memories`: what a model draws from an episode (published). `trajectories`: successes as they are."""
-
-Form = Literal["ask", "continue"]
-"""`ask`: in chat, the query between tags. `continue`: texts to be continued, for small models, which then
-always query; what they rebuild is a plan."""
 
 MOST_MEMORIES = 2
 """Memories drawn from one episode (published)."""
@@ -60,7 +57,7 @@ class MemHarness(WrittenMemory):
         k: Memories found for a query.
         retrieval, embedder: How they are found.
         stores: What is kept of an episode.
-        form: How the model is asked.
+        form: How the model is asked. When it continues a text, it always queries, and rebuilds a plan.
         every: Turns from one look into memory to the next; what the last one gave stands until then.
         history: Last turns told in the prompts.
         duplicate: Cosine from which a text counts as known; None keeps and shows all.
@@ -76,7 +73,7 @@ class MemHarness(WrittenMemory):
     name = "memharness"
     VARIANTS: ClassVar[dict[str, dict[str, Any]]] = {
         "alfworld": {"duplicate": None, "prune_below": 0.3},
-        "small": {"stores": "trajectories", "form": "continue", "every": 5, "step_tokens": 60},
+        "small": SMALL | {"stores": "trajectories", "every": 5, "step_tokens": 60},
     }
 
     def __init__(
@@ -137,7 +134,7 @@ class MemHarness(WrittenMemory):
 
     def found_by(self, data: dict[str, Any]) -> str:
         """The memory itself."""
-        return str(data["text"])
+        return str(data.get("text", ""))
 
     def show(self, task: Task, items: list[Item], session: Session) -> Recall:
         """Nothing yet: it is given step by step."""

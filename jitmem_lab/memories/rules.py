@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .items import Change, Item
@@ -67,7 +67,13 @@ def changes(before: Sequence[Rule], after: Sequence[Rule]) -> list[Change]:
     return made
 
 
-def operate(rules: Sequence[Rule], answer: str, most: int, task_ids: Sequence[str]) -> Edited:
+def operate(
+    rules: Sequence[Rule],
+    answer: str,
+    most: int,
+    task_ids: Sequence[str],
+    copied: Callable[[str], bool] = lambda text: False,
+) -> Edited:
     """Apply the operations in a model's answer, one a line, in the order given.
 
     Numbers mean the list as it was shown, whatever goes in between. Other lines are passed over.
@@ -77,8 +83,9 @@ def operate(rules: Sequence[Rule], answer: str, most: int, task_ids: Sequence[st
         answer: The model's words, think blocks removed.
         most: Longest list.
         task_ids: Tasks whose attempts the model was shown.
+        copied: Whether a text only repeats the prompt.
     """
-    editing = _Editing(list(rules), most, tuple(task_ids))
+    editing = _Editing(list(rules), most, tuple(task_ids), copied)
     done: list[str] = []
     refused: list[str] = []
     for line in answer.splitlines():
@@ -105,11 +112,14 @@ def operate(rules: Sequence[Rule], answer: str, most: int, task_ids: Sequence[st
 class _Editing:
     """One answer's work on a list; a slot whose rule went is None, so that numbers stay."""
 
-    def __init__(self, slots: list[Rule], most: int, task_ids: tuple[str, ...]) -> None:
+    def __init__(
+        self, slots: list[Rule], most: int, task_ids: tuple[str, ...], copied: Callable[[str], bool]
+    ) -> None:
         self.slots: list[Rule | None] = list(slots)
         self.shown = len(slots)
         self.most = most
         self.task_ids = task_ids
+        self.copied = copied
         self.touched: set[int] = set()
 
     def apply(self, operation: str, number: int | None, text: str) -> str:
@@ -126,7 +136,7 @@ class _Editing:
         if at in self.touched:
             return "second operation on a rule"
         if operation == "EDIT":
-            if why := _unusable(text):
+            if why := "the rule is there already" if same is not None else self._unusable(text):
                 return why
             tasks = tuple(sorted({*rule.task_ids, *self.task_ids}))
             rule = rule._replace(text=text, task_ids=tasks)
@@ -138,24 +148,25 @@ class _Editing:
     def _add(self, text: str, same: int | None) -> str:
         if same is not None:
             return "the rule is there already"
-        if why := _unusable(text):
+        if why := self._unusable(text):
             return why
         if sum(rule is not None for rule in self.slots) >= self.most:
             return f"the list is full ({self.most} rules)"
         self.slots.append(Rule(None, text, 2, tuple(sorted(set(self.task_ids)))))
         return ""
 
+    def _unusable(self, text: str) -> str:
+        """Why a text is no rule; an unfinished sentence or an operation inside comes of a torn answer."""
+        if not text:
+            return "no text"
+        if len(text) > LONGEST_RULE:
+            return f"longer than {LONGEST_RULE} characters"
+        if _NAMED.search(text):
+            return "an operation inside a rule"
+        if text[-1] not in ".!?":
+            return "no finished sentence"
+        return "copied from the prompt" if self.copied(text) else ""
+
 
 def _equal(a: str, b: str) -> bool:
     return a.casefold().strip(" .") == b.casefold().strip(" .")
-
-
-def _unusable(text: str) -> str:
-    """Why a text is no rule; an unfinished sentence or an operation inside comes of a torn answer."""
-    if not text:
-        return "no text"
-    if len(text) > LONGEST_RULE:
-        return f"longer than {LONGEST_RULE} characters"
-    if _NAMED.search(text):
-        return "an operation inside a rule"
-    return "" if text[-1] in ".!?" else "no finished sentence"

@@ -161,6 +161,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "mean_reward": _mean(rewards),
         "graded": any(reward not in (0.0, 1.0) for reward in rewards),
         "unscored": unscored,
+        "floors": (run.config.get("told_with") or {}).get("floors") or {},
         "invalid_actions": invalid,
         "self_excluded": excluded,
         "judge": judged if any(judged.values()) else None,
@@ -201,6 +202,7 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
         if any(r in s["tokens"] for s in summaries)
     ]
     graded = any(s["graded"] for s in summaries)
+    floored = any("noop" in s["floors"] for s in summaries)
     rows = []
     for s in summaries:
         scored = s["outcomes"]["success"] + s["outcomes"]["failure"]
@@ -219,6 +221,9 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
         }
         if not graded:
             del row["score"]
+        if floored:
+            noop = s["floors"].get("noop")
+            row["doing nothing"] = "-" if noop is None else f"{100 * noop:.1f} %"
         for role in roles:
             tokens = s["tokens"].get(role, {"prompt": 0, "completion": 0})
             row[f"{role} tokens"] = f"{tokens['prompt'] + tokens['completion']:,}"

@@ -60,7 +60,9 @@ def card(run: Run) -> Card:
     memory = run.settings.get("memory") or {}
     title = f"{bench.get('name')} {bench.get('split')} · memory {memory.get('name')}"
     request = run.config.get("request") or {}
-    return Card(title, tuple(cautions(run.settings)), tuple(_rows(request)))
+    return Card(
+        title, tuple(cautions(run.settings, run.config.get("told_with") or {})), tuple(_rows(request))
+    )
 
 
 def _rows(request: dict[str, Any]) -> list[Row]:
@@ -74,13 +76,11 @@ def _rows(request: dict[str, Any]) -> list[Row]:
     ]
 
 
-def cautions(settings: dict[str, Any]) -> list[str]:
+def cautions(settings: dict[str, Any], told_with: dict[str, Any]) -> list[str]:
     """What must be told with the figures of a run of these settings, the benchmark's own words first."""
     bench, memory = settings.get("benchmark") or {}, settings.get("memory") or {}
-    said = [f"leak: {leak}" for leak in bench.get("leaks") or []] + list(bench.get("notes") or [])
+    said = [f"leak: {leak}" for leak in bench.get("leaks") or []] + list(told_with.get("notes") or [])
     said += list(memory.get("notes") or [])
-    if str(bench.get("split", "")).startswith("generated"):
-        said.append("made by this package: figures are not comparable with published ones")
     if memory.get("name") == "oracle":
         said.append("a control: the payload is the benchmark's own solution")
     if memory.get("gate") == "partial":

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .benchmarks import default_split, load_benchmark
+from .benchmarks import benchmark_parameters, default_split, load_benchmark
 from .benchmarks.base import Benchmark
 from .curation import Curator
 from .embedding import load_embedder
@@ -72,14 +72,16 @@ class EvalConfig(BaseModel):
     """Model of τ²'s simulated user; None leaves it to a scripted user. Other benchmarks have no user."""
     task_key: Literal["told", "scenario"] = "told"
     """What retrieval compares in τ²: what the agent is told, or the user's hidden scenario (a leak)."""
+    benchmark_options: dict[str, Any] = Field(default_factory=dict)
+    """Further parameters of the benchmark's class by name, e.g. {"user_temperature": 0.5} in τ²."""
     act: Literal["write", "choose", "tools"]
     """Whether the executor writes its action, chooses it by likelihood, or calls the environment's tools."""
     executor_prompt: str | None = None
     """A shipped executor prompt by name, or an own one by path; None takes the benchmark's."""
     history: int = Field(ge=0)
     """Turns of history in the executor's prompt (with `tools` it sees them all)."""
-    max_steps: int = Field(ge=1)
-    """Limit of turns."""
+    max_steps: int | None = Field(ge=1)
+    """Limit of turns; None takes the benchmark's own."""
     no_repeat: int = Field(ge=0)
     """When choosing: the last so many actions can't be chosen again."""
     temperature: float = Field(ge=0, allow_inf_nan=False)
@@ -261,11 +263,14 @@ def _close(models: dict[str, ChatModel]) -> None:
 
 def make_benchmark(config: EvalConfig, model: Any) -> Benchmark:
     """The benchmark of a config; `model` gives a chat model by spec."""
-    options: dict[str, Any] = {}
-    if config.benchmark == "tau2":
+    taken = benchmark_parameters(config.benchmark)
+    options = dict(config.benchmark_options)
+    if config.user_model is not None:
+        if "user_model" not in taken:
+            raise UserError(f"benchmark {config.benchmark} has no simulated user; leave user_model out")
+        options["user_model"] = model(config.user_model)
+    if "task_key" in taken:
         options["task_key"] = config.task_key
-        if config.user_model is not None:
-            options["user_model"] = model(config.user_model)
     return load_benchmark(config.benchmark, split=config.split, **options)
 
 

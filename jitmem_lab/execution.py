@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from .benchmarks.acting import act
 from .benchmarks.base import Env, Observation, told
 from .errors import UserError
 from .execution_tools import actions, conversation, fitted, raw_without_thinking, token_scale
 from .models.base import ChatModel
-from .parsing import match_admissible, parse_action
+from .parsing import parse_action
 from .prompts import load_prompt
 from .records import Message, Sampling, Step, Task, Trajectory
 from .session import Session
@@ -31,9 +31,6 @@ _FIELDS = {
     "tools": ("task", "advice", "rules"),
 }
 """What a prompt of each kind may use."""
-
-NO_ACTION = "Nothing happens. (No command was given.)"
-"""What the executor is told after an answer without a command; the environment is not asked."""
 
 
 class Executor:
@@ -252,27 +249,6 @@ class Executor:
             return actions(session.reply("executor", self.model, messages, sampling, tools=first.tools))
         raw = session.chat("executor", self.model, messages, sampling)
         return [(raw, parse_action(raw, verbatim=now.open))]
-
-
-def act(env: Env, now: Observation, raw: str, action: str) -> tuple[Step, Observation]:
-    """Take one action: the step as it is recorded, and what is seen after it."""
-    matched = match_admissible(action, now.admissible)
-    begun = time.perf_counter()
-    if action:
-        after = env.step(matched or action)
-    else:
-        after = now._replace(text=NO_ACTION, reward=0.0, speaker="", accepted=False)
-    step = Step(
-        observation=now.text,
-        admissible=now.admissible,
-        raw=raw,
-        action=matched or action,
-        valid=matched is not None or (now.open and after.accepted),
-        reward=after.reward,
-        seconds=time.perf_counter() - begun,
-        speaker=now.speaker,
-    )
-    return step, after
 
 
 def plan_payload(task: Task, actions: Sequence[str]) -> str:

@@ -20,6 +20,8 @@ KEPT_CHARS = 400
 """Characters left of an old tool result in a conversation that is too long."""
 LEFT_OUT = "[{turns} earlier turns are left out here, since the conversation has grown too long.]"
 """Told behind the first message where whole turns had to go."""
+CUT = "[...]"
+"""Stands for a text of which nothing is left."""
 _PER_MESSAGE = 8
 _LEAST_SCALE = 0.5
 
@@ -133,12 +135,14 @@ def fitted(
         del kept[2:end]
         turns += 1
     if turns:
-        kept[1] = _with_text(kept[1], f"{kept[1].content}\n\n{LEFT_OUT.format(turns=turns)}")
+        first = kept[1]
+        kept[1] = _with_text(first, f"{first.content}\n\n{LEFT_OUT.format(turns=turns)}")
+        over += _tokens(kept[1], count) - _tokens(first, count)
     if over > 0:
         texts = [message.content for message in kept[1:]]
         cut = fit(texts, int(sum(map(count, texts)) - over), count)
         kept[1:] = [
-            _with_text(message, short.text or cut_middle(message.content, KEPT_CHARS).text)
+            _with_text(message, short.text or (CUT if message.content else ""))
             for message, short in zip(kept[1:], cut, strict=True)
         ]
     return tuple(kept)

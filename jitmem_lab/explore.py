@@ -238,7 +238,12 @@ class Explorer:
         env = self.benchmark.make_env(attempt.task, session)
         try:
             attempt.trajectory = executor.play(
-                env, attempt.task, attempt.recall.payload, session, on_step=on_step
+                env,
+                attempt.task,
+                attempt.recall.payload,
+                session,
+                max_steps=self.benchmark.max_steps,
+                on_step=on_step,
             )
         finally:
             env.close()

@@ -7,7 +7,7 @@ from typing import Any
 PAPER: dict[str, Any] = {
     "act": "write",
     "history": 3,
-    "max_steps": 30,
+    "max_steps": None,
     "no_repeat": 0,
     "temperature": 1.0,
     "max_tokens": 4096,
@@ -31,7 +31,7 @@ PAPER: dict[str, Any] = {
     "writer_temperature": None,
     "writer_max_tokens": None,
 }
-"""The published protocol (30 turns, window 3, executor temperature 1.0 with 4,096 new tokens, k = 3, batches
+"""The published protocol (window 3, executor temperature 1.0 with 4,096 new tokens, k = 3, batches
 of 10, curator sampling 0.6 / 0.95 / 20). Not published, so chosen here: the curator's token limit and the
 tokenizer (as in the authors' code), no curator call on an empty bank, the judge at temperature 0 without
 thinking. The executor thinks, as the paper's does on ALFWorld."""
@@ -49,7 +49,6 @@ scenario as retrieval key, which is a leak."""
 SMALL: dict[str, Any] = PAPER | {
     "act": "choose",
     "history": 0,
-    "max_steps": 15,
     "no_repeat": 3,
     "temperature": 0.0,
     "gate": "environment",
@@ -75,14 +74,23 @@ win too few games to fill one. The gate is the environment: such a model is no j
 PRESETS: dict[str, dict[str, Any]] = {"paper": PAPER, "authors-code": AUTHORS_CODE, "small": SMALL}
 """Presets by name."""
 
-_TAU2: dict[str, Any] = {"act": "tools", "max_steps": 200, "batch_size": 5, "thinking": None}
-BY_BENCHMARK: dict[str, dict[str, dict[str, Any]]] = {
-    "paper": {"webshop": {"thinking": False}, "tau2": _TAU2},
-    "authors-code": {"webshop": {"thinking": False}, "tau2": _TAU2},
-    "small": {"tau2": {"batch_size": 5, "max_steps": 20}},
+_PAPER: dict[str, dict[str, Any]] = {
+    "alfworld": {"max_steps": 30},
+    "webshop": {"max_steps": 30, "thinking": False},
+    "tau2": {"act": "tools", "max_steps": 200, "batch_size": 5, "thinking": None},
 }
-"""What a preset sets otherwise on one benchmark. Published: 200 turns and batches of 5 in τ², no thinking
-in WebShop; τ²'s executor calls tools and sees the whole conversation, as its official agent does."""
+BY_BENCHMARK: dict[str, dict[str, dict[str, Any]]] = {
+    "paper": _PAPER,
+    "authors-code": _PAPER,
+    "small": {
+        "alfworld": {"max_steps": 15},
+        "webshop": {"max_steps": 15},
+        "tau2": {"batch_size": 5, "max_steps": 20},
+    },
+}
+"""What a preset sets otherwise on one benchmark; a limit of turns that is None is the benchmark's own.
+Published: 30 turns in ALFWorld and WebShop, 200 and batches of 5 in τ², no thinking in WebShop. τ²'s executor
+calls tools and sees the whole conversation, as its official agent does."""
 
 
 def preset_values(name: str, benchmark: str) -> dict[str, Any]:

@@ -97,10 +97,7 @@ class Session:
         )
         try:
             with self._stoppable():
-                if tools:
-                    reply = model.chat(messages, sampling, sample, tools)
-                else:
-                    reply = model.chat(messages, sampling, sample)
+                reply = model.chat(messages, sampling, sample, tools)
             if not isinstance(reply.text, str):
                 raise InfrastructureError(f"{model.name} gave no text")
         except InfrastructureError as error:

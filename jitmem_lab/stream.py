@@ -114,8 +114,10 @@ def run_stream(
         raise UserError(
             f"memory {memory.name} gates by a judge; pass judge=Judge(model) or gate='environment'"
         )
+    about = benchmark.provenance()
+    told_with: dict[str, Any] = {name: about.pop(name, None) for name in ("notes", "floors")}
     settings = {
-        "benchmark": benchmark.provenance() | {"name": benchmark.name, "split": benchmark.split},
+        "benchmark": about | {"name": benchmark.name, "split": benchmark.split},
         "tasks": {"count": len(stream), "hash": content_hash([task.hash for task in stream])},
         "memory": memory.settings(),
         "executor": executor.settings() | {"max_steps": executor.max_steps or benchmark.max_steps},
@@ -129,7 +131,7 @@ def run_stream(
     }
     path = Path(out)
     with _locked(path):
-        _prepare(path, settings, request, {"concurrency": concurrency})
+        _prepare(path, settings, told_with, request, {"concurrency": concurrency})
         memory.open(path)
         try:
             _Stream(path, benchmark, memory, executor, judge, seed, concurrency, progress).run(
@@ -141,7 +143,11 @@ def run_stream(
 
 
 def _prepare(
-    path: Path, settings: dict[str, Any], request: dict[str, Any] | None, operation: dict[str, Any]
+    path: Path,
+    settings: dict[str, Any],
+    told_with: dict[str, Any],
+    request: dict[str, Any] | None,
+    operation: dict[str, Any],
 ) -> None:
     """Make the run directory, or make sure that the one there holds the same run."""
     settings = json.loads(to_json(settings))
@@ -156,6 +162,7 @@ def _prepare(
         "schema_version": RUN_SCHEMA,
         "created": time.time(),
         "settings": settings,
+        "told_with": told_with,
         "request": request,
         "operation": operation,
         "provenance": provenance(),

@@ -47,6 +47,11 @@ def default_split(name: str) -> str:
     return split.default
 
 
+def benchmark_parameters(name: str) -> list[str]:
+    """Names of the parameters of a benchmark's class; `UserError` for an unknown name."""
+    return list(inspect.signature(_factory(name)).parameters)
+
+
 def load_benchmark(name: str, split: str | None = None, **options: Any) -> Benchmark:
     """The benchmark called `name`, with one of its splits loaded.
 

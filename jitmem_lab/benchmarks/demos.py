@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 from ..data import cache_dir
 from ..errors import InfrastructureError
 from ..records import Step, Task, Trajectory, content_hash
+from .acting import act
 from .base import Benchmark, Env, told
 
 
@@ -20,21 +20,8 @@ def play_actions(env: Env, task: Task, actions: list[str], environment: str) -> 
     seen = env.reset()
     task = told(task, seen)
     for action in actions:
-        started = time.perf_counter()
-        after = env.step(action)
-        steps.append(
-            Step(
-                observation=seen.text,
-                admissible=seen.admissible,
-                raw=action,
-                action=action,
-                valid=action in seen.admissible or (seen.open and after.accepted),
-                reward=after.reward,
-                seconds=round(time.perf_counter() - started, 6),
-                speaker=seen.speaker,
-            )
-        )
-        seen = after
+        step, seen = act(env, seen, action, action)
+        steps.append(step)
         if seen.done:
             break
     return Trajectory(

@@ -51,17 +51,6 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def class_target(found: type) -> str:
-    """The target by which a worker finds a class; `UserError` for one that is defined in a notebook."""
-    module = sys.modules.get(found.__module__)
-    if getattr(module, "__package__", None):
-        return f"{found.__module__}:{found.__qualname__}"
-    file = getattr(module, "__file__", None)
-    if file is None:
-        raise UserError(f"put {found.__name__} into a file: worker processes cannot read it from a notebook")
-    return f"{file}:{found.__qualname__}"
-
-
 def benchmark_class(target: str) -> Any:
     """One's own benchmark class; `UserError` also where it leaves out what `PooledBenchmark` asks for."""
     from .pooled import PooledBenchmark

@@ -6,6 +6,7 @@ A benchmark of one's own is one file: a host that runs in the worker, and a subc
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -14,8 +15,10 @@ from ..errors import UserError
 from ..records import Task, Trajectory
 from ..session import Session
 from .base import Env, Observation
-from .loading import class_target
-from .workers import RemoteEnv, WorkerPool
+from .workers import RemoteEnv, WorkerPool, class_target
+
+GENERATED_NOTE = "made by this package: figures are not comparable with published ones"
+"""What a benchmark says of its generated splits in `provenance()["notes"]`."""
 
 
 class PooledBenchmark:
@@ -105,7 +108,14 @@ class PooledBenchmark:
         """Oracle-played trajectories of `limit` train tasks drawn with `seed`; cached by content."""
         from .demos import demonstrations
 
-        return demonstrations(self, self.split_tasks(self.train_split, limit, seed), self.pool.limit)
+        if limit < 0:
+            raise UserError(f"limit must be 0 or more, not {limit}")
+        drawn = (task for task in self.split_tasks(self.train_split, order=seed) if self.demonstrable(task))
+        return demonstrations(self, list(itertools.islice(drawn, limit)), self.pool.limit)
+
+    def demonstrable(self, task: Task) -> bool:
+        """Whether the oracle solves `task`: those that it doesn't are no demonstrations."""
+        return True
 
     def provenance(self) -> dict[str, Any]:
         """Versions, data origin and settings, recorded with each run."""

@@ -164,6 +164,17 @@ class _Worker:
         self.kill(self.cause)
 
 
+def class_target(found: type) -> str:
+    """The target by which a worker finds a class; `UserError` for one that is defined in a notebook."""
+    module = sys.modules.get(found.__module__)
+    if getattr(module, "__package__", None):
+        return f"{found.__module__}:{found.__qualname__}"
+    file = getattr(module, "__file__", None)
+    if file is None:
+        raise UserError(f"put {found.__name__} into a file: worker processes cannot read it from a notebook")
+    return f"{file}:{found.__qualname__}"
+
+
 class RemoteEnv:
     """A live environment in some worker."""
 

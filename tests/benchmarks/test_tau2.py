@@ -312,9 +312,9 @@ def test_tasks_for_a_judge_model_are_refused_or_graded_without_it():
     data = os.environ.get("JITMEM_DATA")
     if not data or not (Path(data) / "tau2" / "domains").is_dir():
         pytest.skip("needs JITMEM_DATA with tau2/domains")
-    with pytest.raises(UserError, match=r"112 of the 114 tasks of retail .*NL_ASSERTION.*skip_part"):
+    with pytest.raises(UserError, match=r"112 of the 114 tasks of retail .*NL_ASSERTION.*judged='skip'"):
         Tau2("retail", task_version="v1.0.1", workers=1)
-    with Tau2("retail", task_version="v1.0.1", nl="skip_part", workers=1) as bench:
+    with Tau2("retail", task_version="v1.0.1", judged="skip", workers=1) as bench:
         assert any("NL_ASSERTION" in note for note in bench.provenance()["notes"])
         assert bench.provenance()["floors"] == {}
         for task in bench.tasks(3):

@@ -11,7 +11,7 @@ from typing import Any
 from jitmem_lab.benchmarks.base import Observation
 from jitmem_lab.errors import InfrastructureError
 from jitmem_lab.models.base import Choice, Reply
-from jitmem_lab.records import Message, Sampling, Step, Task, Trajectory, Usage
+from jitmem_lab.records import Message, Sampling, Step, Task, Tool, Trajectory, Usage
 
 COLOURS = ("red", "green", "blue", "black")
 
@@ -31,7 +31,9 @@ class RuleModel:
         self.prompts: list[str] = []
         self.lock = threading.Lock()
 
-    def chat(self, messages: Sequence[Message], sampling: Sampling, sample: int = 0) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
+    ) -> Reply:
         text = "\n".join(message.content for message in messages)
         with self.lock:
             self.prompts.append(text)

@@ -30,7 +30,7 @@ from jitmem_lab.execution import Executor
 from jitmem_lab.judging import Judge
 from jitmem_lab.memories import load_memory
 from jitmem_lab.models.base import Choice, Reply
-from jitmem_lab.records import Message, Sampling, Task, Usage
+from jitmem_lab.records import Message, Sampling, Task, Tool, Usage
 from jitmem_lab.runs import Run, list_runs
 from jitmem_lab.stream import run_stream
 
@@ -50,7 +50,9 @@ class Counting(RuleModel):
         super().__init__(name, rule=rule)
         self.spent = Usage()
 
-    def chat(self, messages: Sequence[Message], sampling: Sampling, sample: int = 0) -> Reply:
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
+    ) -> Reply:
         reply = super().chat(messages, sampling, sample)
         with self.lock:
             self.spent += reply.usage

@@ -26,9 +26,8 @@ class FakeRun:
             {"benchmark": {"leaks": ["the key is the hidden scenario"]}},
             "leak: the key is the hidden scenario",
         ),
-        ({"benchmark": {"notes": ["a scripted user"]}}, "a scripted user"),
+        ({"notes": ["a scripted user"]}, "a scripted user"),
         ({"memory": {"notes": ["recalls its own attempts"]}}, "recalls its own attempts"),
-        ({"benchmark": {"split": "generated_test"}}, "made by this package"),
         ({"memory": {"name": "oracle"}}, "own solution"),
         ({"memory": {"gate": "partial"}}, "any reward above 0"),
         ({"memory": {"exclude_own": False}}, "leak: a task may retrieve its own"),
@@ -38,7 +37,7 @@ class FakeRun:
     ],
 )
 def test_what_must_be_told(settings: dict[str, Any], says: str) -> None:
-    (said,) = cautions(settings)
+    (said,) = cautions(settings, {"notes": settings.pop("notes", [])})
     assert says in said
 
 

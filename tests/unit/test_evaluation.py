@@ -60,7 +60,7 @@ def test_the_papers_values() -> None:
     assert PAPER == {
         "act": "write",
         "history": 3,
-        "max_steps": 30,
+        "max_steps": None,
         "no_repeat": 0,
         "temperature": 1.0,
         "max_tokens": 4096,
@@ -100,7 +100,6 @@ def test_the_small_models_values() -> None:
     assert {n: v for n, v in SMALL.items() if PAPER.get(n) != v} == {
         "act": "choose",
         "history": 0,
-        "max_steps": 15,
         "no_repeat": 3,
         "temperature": 0.0,
         "gate": "environment",
@@ -125,7 +124,8 @@ def test_the_small_models_values() -> None:
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_preset_alone_makes_a_config_and_parameters_go_before_it(name: str) -> None:
     config = EvalConfig.make(preset=name)
-    assert {n: getattr(config, n) for n in PRESETS[name]} == PRESETS[name]
+    values = preset_values(name, "alfworld")
+    assert {n: getattr(config, n) for n in values} == values
     changed = EvalConfig.make(preset=name, k=7)
     assert changed.k == 7
     assert changed.folder() != config.folder() == EvalConfig.make(preset=name).folder()
@@ -149,11 +149,13 @@ def test_presets_reach_the_run(tmp_path: Path, buttons: list[ButtonBenchmark]) -
 @pytest.mark.parametrize(
     ("preset", "benchmark", "differs"),
     [
-        ("paper", "alfworld", {}),
-        ("paper", "webshop", {"thinking": False}),
+        ("paper", "alfworld", {"max_steps": 30}),
+        ("paper", "webshop", {"max_steps": 30, "thinking": False}),
+        ("paper", "express", {}),
         ("paper", "tau2", {"act": "tools", "max_steps": 200, "batch_size": 5, "thinking": None}),
         ("small", "tau2", {"max_steps": 20, "batch_size": 5}),
-        ("small", "webshop", {}),
+        ("small", "webshop", {"max_steps": 15}),
+        ("small", "express", {}),
     ],
 )
 def test_a_benchmark_changes_a_preset(preset: str, benchmark: str, differs: dict[str, Any]) -> None:

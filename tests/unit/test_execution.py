@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from jitmem_lab.benchmarks.acting import NO_ACTION
 from jitmem_lab.benchmarks.base import Observation
 from jitmem_lab.errors import InfrastructureError, UserError
-from jitmem_lab.execution import NO_ACTION, Executor, plan_payload, without_thinking
+from jitmem_lab.execution import Executor, plan_payload, without_thinking
 from jitmem_lab.models.base import Reply
 from jitmem_lab.records import Step, Task, Trajectory, Usage
 from jitmem_lab.session import Session

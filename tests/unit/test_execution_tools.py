@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitmem_lab.benchmarks.acting import NO_ACTION
 from jitmem_lab.benchmarks.base import Observation
 from jitmem_lab.errors import UserError
-from jitmem_lab.execution import NO_ACTION, Executor, without_thinking
+from jitmem_lab.execution import Executor, without_thinking
 from jitmem_lab.execution_tools import (
     NO_ANSWER,
     actions,

@@ -11,8 +11,9 @@ import pytest
 
 from jitmem_lab.benchmarks import benchmark_names, default_split, load_benchmark
 from jitmem_lab.benchmarks.base import Benchmark
-from jitmem_lab.benchmarks.loading import class_target, load_object
+from jitmem_lab.benchmarks.loading import load_object
 from jitmem_lab.benchmarks.pooled import PooledBenchmark
+from jitmem_lab.benchmarks.workers import class_target
 from jitmem_lab.errors import UserError
 
 pytestmark = pytest.mark.unit

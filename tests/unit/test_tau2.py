@@ -231,10 +231,8 @@ def test_a_missing_package_and_its_namesake_are_told_apart(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"user": "model"}, "needs user_model"),
-        ({"user": "llm"}, "user must be one of scripted, model"),
         ({"task_key": "x"}, "task_key must be one of told, scenario"),
-        ({"nl": "x"}, "nl must be one of refuse, skip_part"),
+        ({"judged": "x"}, "judged must be one of refuse, skip"),
         ({"task_version": "v2"}, "task_version must be one of package, v1.0.1"),
         ({"python": "no/such/python"}, "no interpreter"),
         ({"workers": 0}, "workers must be at least 1"),
@@ -309,15 +307,6 @@ def test_empty_answers_are_asked_for_again_and_then_given_up():
     with pytest.raises(InfrastructureError, match="answered nothing"):
         ModelUser(Talker(said("<think>")), session).answer(ASKED, [])
     assert len(session.calls) == 3 + ATTEMPTS
-
-
-def test_a_model_without_tools_cannot_play_a_user_that_has_some():
-    class Plain(RuleModel):
-        def chat(self, messages, sampling, sample=0, tools=()):
-            raise UserError("plain calls no tools")
-
-    with pytest.raises(UserError, match="the simulated user has tools of its own, and plain calls no tools"):
-        ModelUser(Plain(), Session()).answer(ASKED, [tool("look")])
 
 
 def test_a_model_without_tools_is_refused_before_anything_starts(tmp_path):

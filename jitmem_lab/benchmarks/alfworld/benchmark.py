@@ -11,7 +11,7 @@ from typing import Any
 from ... import data
 from ...errors import UserError
 from ...records import Task
-from ..pooled import PooledBenchmark, package_version
+from ..pooled import GENERATED_NOTE, PooledBenchmark, package_version
 from ..workers import WorkerPool
 from .catalogue import GENERATED_GAMES, LEAD, MAX_STEPS, REAL_SPLITS, SPLITS
 from .games import Entry, Game, Store, real_store
@@ -40,7 +40,7 @@ class Alfworld(PooledBenchmark):
 
     def __init__(
         self,
-        split: str = "valid_seen",
+        split: str = "generated_test",
         workers: int | None = None,
         memo: bool = True,
         timeout: float = 60.0,
@@ -98,6 +98,7 @@ class Alfworld(PooledBenchmark):
             "packages": {name: package_version(name) for name in PACKAGES},
             "memo": self.memo,
             "admissible_sample": self.admissible_sample(),
+            "notes": [GENERATED_NOTE] if self.split in GENERATED_GAMES else [],
         }
 
     def admissible_sample(self) -> list[str]:

@@ -11,18 +11,18 @@ from typing import Any, Literal, get_args
 from ...data import cache_dir
 from ...errors import UserError
 from ...models.base import ChatModel
-from ...records import Task, Trajectory
+from ...records import Task
 from ...session import Session
 from ..pooled import PooledBenchmark
 from ..workers import WorkerPool
 from .env import ModelUser, Tau2Env
 from .gold import DONE, GOODBYE
 from .script import VERSION as SCRIPT_VERSION
-from .splits import DEFAULT_SPLIT, FLOORS_OF, NOOP_FLOORS, SPLITS, USERS_WITH_TOOLS, train_split
+from .splits import DEFAULT_SPLIT, NOOP_FLOORS, SPLITS, TESTED, USERS_WITH_TOOLS, train_split
 
 User = Literal["scripted", "model"]
 TaskKey = Literal["told", "scenario"]
-Nl = Literal["refuse", "skip_part"]
+Judged = Literal["refuse", "skip"]
 TaskVersion = Literal["package", "v1.0.1"]
 
 MAX_STEPS = 200
@@ -45,13 +45,12 @@ class Tau2(PooledBenchmark):
     Args:
         split: A domain (`airline`, `retail`, `telecom`, `mock`), alone (`telecom_solo`, `mock_solo`) or in
             talk, with `_train`, `_test` and for telecom `_small` and `_full` for a part of its tasks.
-        user: `scripted`, deterministic and without a model, or `model`. Episodes that have no session to
-            record a model's calls in (oracle, floors) always get the script.
-        user_model: The model that plays the user; given, `user` is `model`.
+        user_model: The model that plays the user; None leaves it to the script, which is deterministic.
+            Episodes that have no session to record a model's calls in (oracle, floors) always get the script.
         user_temperature: Its temperature; 0.0 in τ².
         task_key: What retrieval compares: `told`, the ticket or the user's first message; or `scenario`, the
             user's hidden scenario as in the authors' code, which is recorded as a leak.
-        nl: What to do with tasks graded by a judge model: `refuse` them, or `skip_part` of their reward.
+        judged: What to do with tasks graded in part by a judge model: `refuse` them, or `skip` that part.
         task_version: Task files: the package's (v0.2.0), or `v1.0.1` of the data folder.
         memo: Whether a worker reads its databases once (same rewards, many times faster).
         workers: Most worker processes; None takes the number of CPUs.
@@ -70,23 +69,20 @@ class Tau2(PooledBenchmark):
     def __init__(
         self,
         split: str = DEFAULT_SPLIT,
-        user: User = "scripted",
         user_model: ChatModel | None = None,
         user_temperature: float = 0.0,
         task_key: TaskKey = "told",
-        nl: Nl = "refuse",
+        judged: Judged = "refuse",
         task_version: TaskVersion = "package",
         memo: bool = True,
         workers: int | None = None,
         timeout: float = 60.0,
         python: str | None = None,
     ) -> None:
-        settings = [("user", user, User), ("task_key", task_key, TaskKey), ("nl", nl, Nl)]
+        settings = [("task_key", task_key, TaskKey), ("judged", judged, Judged)]
         for name, value, kind in [*settings, ("task_version", task_version, TaskVersion)]:
             if value not in get_args(kind):
                 raise UserError(f"{name} must be one of {', '.join(get_args(kind))}, not {value!r}")
-        if user == "model" and user_model is None:
-            raise UserError("user='model' needs user_model, the chat model that plays the user")
         domain = SPLITS[split].domain if split in SPLITS else ""
         solo = split in SPLITS and SPLITS[split].solo
         if user_model is not None and not solo and domain in USERS_WITH_TOOLS and not user_model.takes_tools:
@@ -97,12 +93,12 @@ class Tau2(PooledBenchmark):
         self.user_model = user_model
         self.user_temperature = user_temperature
         self.task_key = task_key
-        self.nl = nl
+        self.judged = judged
         self.task_version = task_version
         self.noop = DONE if solo else GOODBYE
         self.tells_at_reset = not solo
         folder = _tasks_folder(task_version)
-        options = {"tasks_folder": folder, "skip_judge": nl == "skip_part", "memo": memo}
+        options = {"tasks_folder": folder, "skip_judge": judged == "skip", "memo": memo}
         chosen = python or os.environ.get("JITMEM_TAU2_PYTHON") or None
         pool = WorkerPool(_TARGET, options, workers=workers, timeout=timeout, python=chosen)
         try:
@@ -120,15 +116,15 @@ class Tau2(PooledBenchmark):
         """The tasks of a split in the file's order.
 
         Raises:
-            UserError: Some are graded by a judge model, and `nl` is `refuse`.
+            UserError: Some are graded by a judge model, and `judged` is `refuse`.
         """
         rows = self.pool.call("tasks", split, self.task_key == "scenario")
         judged = sum(row["needs_judge"] for row in rows)
-        if judged and self.nl == "refuse":
+        if judged and self.judged == "refuse":
             raise UserError(
                 f"{judged} of the {len(rows)} tasks of {split} ({self.task_version}) are graded in part by a "
                 "judge model (NL_ASSERTION), which is not asked here: leave that part out with "
-                "nl='skip_part', or take task_version='package'"
+                "judged='skip', or take task_version='package'"
             )
         return [self._task(split, row) for row in rows]
 
@@ -172,20 +168,13 @@ class Tau2(PooledBenchmark):
         """The split of the same domain and mode that demonstrations come from."""
         return train_split(self.split)
 
-    def demonstrations(self, limit: int, seed: int = 0) -> list[Trajectory]:
-        """Gold-played trajectories of `limit` train tasks drawn with `seed`; cached by content."""
-        from ..demos import demonstrations
-
-        self.split_tasks(self.train_split, limit)  # refuses a limit below 0
-        drawn = self.split_tasks(self.train_split, order=seed)
-        unsolved = GOLD_FAILS.get(self.train_split, ())
-        return demonstrations(
-            self, [task for task in drawn if task.task_id not in unsolved][:limit], self.pool.limit
-        )
+    def demonstrable(self, task: Task) -> bool:
+        """Whether its gold actions solve it."""
+        return task.task_id not in GOLD_FAILS.get(task.split, ())
 
     @functools.cached_property
     def about(self) -> dict[str, str]:
-        """Versions as a worker tells them: `package`, `data` (a hash), `python`, `executable`."""
+        """Versions as a worker tells them: `package`, `data` (a hash), `python`."""
         return dict(self.pool.call("about", SPLITS[self.split].domain))
 
     @property
@@ -205,7 +194,7 @@ class Tau2(PooledBenchmark):
             "user_model": self.user_model.identity() if self.user_model is not None else None,
             "user_temperature": self.user_temperature if self.user_model is not None else None,
             "task_key": self.task_key,
-            "nl": self.nl,
+            "judged": self.judged,
             "noop": self.noop,
             "leaks": [_LEAK] if self.task_key == "scenario" else [],
             "floors": {} if self.noop_floor is None else {"noop": self.noop_floor},
@@ -214,9 +203,9 @@ class Tau2(PooledBenchmark):
 
     @property
     def noop_floor(self) -> float | None:
-        """Success rate of doing nothing on the whole split, where it was measured on these very tasks."""
-        same = self.task_version == "package" and self.about["package"] == FLOORS_OF
-        return NOOP_FLOORS[self.split] if same else None
+        """Success rate of doing nothing on the whole split, where these tasks and this user were measured."""
+        same = self.task_version == "package" and self.about["package"] == TESTED
+        return NOOP_FLOORS[self.split] if same and self.user == "scripted" else None
 
     def _notes(self) -> list[str]:
         notes = []
@@ -224,7 +213,7 @@ class Tau2(PooledBenchmark):
             notes.append(f"doing nothing is a success on {self.noop_floor:.1%} of the whole split")
         if not SPLITS[self.split].solo and self.user == "scripted":
             notes.append("the user is a script: figures are not comparable with those of a simulated user")
-        if self.nl == "skip_part":
+        if self.judged == "skip":
             notes.append("the part of the reward that needs a judge model (NL_ASSERTION) is left out")
         return notes
 

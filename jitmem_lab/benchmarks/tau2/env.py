@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...errors import InfrastructureError, UserError
+from ...errors import InfrastructureError
 from ...models.base import ChatModel
 from ...parsing import strip_thinking
 from ...records import Message, Sampling, Tool, ToolCall
@@ -50,10 +50,7 @@ class ModelUser:
         self.turns += 1
         asked = [_message(one) for one in messages]
         for sample in range(ATTEMPTS):
-            try:
-                reply = self._session.reply("user", self._model, asked, sampling, sample, tools)
-            except UserError as error:
-                raise UserError(f"the simulated user has tools of its own, and {error}") from None
+            reply = self._session.reply("user", self._model, asked, sampling, sample, tools)
             text = strip_thinking(reply.text)
             if text or reply.tool_calls:
                 return text, [call.model_dump() for call in reply.tool_calls]

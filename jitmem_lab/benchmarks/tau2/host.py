@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import platform
-import sys
 from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
 from . import package
 from .gold import gold_actions
-from .splits import SPLITS
+from .splits import SPLITS, TESTED
 from .tasks import DomainFiles, RawTask, without_judge
 
 
@@ -20,7 +19,7 @@ class Host:
     Args:
         tasks_folder: A folder with other task files, one folder a domain; None takes the package's.
         skip_judge: Whether the part of a reward that needs a judge model is left out.
-        memo: Whether databases are read once and shared until written to.
+        memo: Whether databases are read once and shared until written to; not with an untested version.
     """
 
     def __init__(self, tasks_folder: str | None = None, skip_judge: bool = False, memo: bool = True) -> None:
@@ -37,7 +36,6 @@ class Host:
             "package": package.version(),
             "data": self._domain(domain).fingerprint(),
             "python": platform.python_version(),
-            "executable": sys.executable,
         }
 
     def tasks(self, split: str, scenarios: bool = False) -> list[dict[str, Any]]:
@@ -71,7 +69,7 @@ class Host:
 
     def _load(self) -> Path:
         folder = package.load()
-        if self._memo and not self._ready:
+        if self._memo and not self._ready and package.version() == TESTED:
             from . import memo
 
             memo.install()

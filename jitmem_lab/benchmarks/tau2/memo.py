@@ -12,7 +12,7 @@ import copy
 import hashlib
 import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import ItemsView, Iterator, ValuesView
 from typing import Any
 
 from pydantic import BaseModel
@@ -74,13 +74,17 @@ class Table(dict[str, Any]):
         """The row of `key`, or `default`."""
         return self[key] if key in self else default  # noqa: SIM401
 
-    def values(self) -> Iterator[Any]:  # type: ignore[override]
-        """The rows, each copied as it is reached."""
-        return (self[key] for key in list(self))
+    def __iter__(self) -> Iterator[str]:
+        # with an own iterator `dict(table)` and `{**table}` come through __getitem__ too
+        return super().__iter__()
 
-    def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        """The rows, each copied as it is reached."""
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
         """Keys and rows, each copied as it is reached."""
-        return ((key, self[key]) for key in list(self))
+        return ItemsView(self)
 
     def pop(self, key: str, *default: Any) -> Any:
         """Take a row out."""
@@ -103,6 +107,10 @@ class Table(dict[str, Any]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
         return {key: copy.deepcopy(dict.__getitem__(self, key), memo) for key in self}
+
+    def copy(self) -> dict[str, Any]:
+        """A plain dict of rows that are one's own."""
+        return dict(self.items())
 
     def digest(self) -> str:
         """Hash of keys and rows, whatever their order."""

@@ -7,9 +7,8 @@ import importlib.util
 from typing import Any
 
 from ...errors import UserError
-from ...records import Task, Trajectory
-from ..demos import demonstrations
-from ..pooled import PooledBenchmark, package_version
+from ...records import Task
+from ..pooled import GENERATED_NOTE, PooledBenchmark, package_version
 from ..workers import WorkerPool
 from .catalogue import PRICE_SEED, Place, hash_at, locate, products_at
 from .files import GENERATED_SPLITS, REAL_SPLITS, set_of
@@ -95,15 +94,9 @@ class Webshop(PooledBenchmark):
         self.check_task(task)
         return Solution(**self.pool.call("solve", self.spec(task)))
 
-    def demonstrations(self, limit: int, seed: int = 0) -> list[Trajectory]:
-        """Oracle-played purchases of `limit` train tasks drawn with `seed`, of those that can earn 1."""
-        drawn: list[Task] = []
-        for task in self.split_tasks(self.train_split, None, seed):
-            if len(drawn) == limit:
-                break
-            if self.solution(task).reward == 1:
-                drawn.append(task)
-        return demonstrations(self, drawn, self.pool.limit)
+    def demonstrable(self, task: Task) -> bool:
+        """Whether its purchase can earn 1."""
+        return self.solution(task).reward == 1
 
     @property
     def train_split(self) -> str:
@@ -128,6 +121,7 @@ class Webshop(PooledBenchmark):
             "shuffle_seed": SHUFFLE_SEED,
             "search": dict(SETTINGS),
             "noun_model": model_version(),
+            "notes": [GENERATED_NOTE] if set_of(self.split) == "generated" else [],
             "packages": {name: package_version(name) for name in PACKAGES},
         }
 

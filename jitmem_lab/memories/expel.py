@@ -12,7 +12,7 @@ Found: all rules, the most important first; successes by cosine between task sen
 Shown: the rules as a numbered list, then k = 2 successes as solved examples.
 Source: arXiv 2308.10144; github.com/LeapLabTHU/ExpeL (20 rules, sets of 8, 2 examples, all-mpnet-base-v2,
     at most 4 operations an answer, temperature 0, no reranker by default). The JitMem authors have no port
-    of it.
+    of it. The variant `small` is for models of a few hundred million parameters: they add rules only.
 Chosen here: the published method gathers all attempts first, up to 4 a task, and contrasts those of one
     task; a stream has one attempt a task, so a failure is contrasted once, with the attempt whose task is
     most alike (the same task's, where there is one). Sets are the next 8 successes in order, not random

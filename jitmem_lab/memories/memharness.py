@@ -13,7 +13,8 @@ Shown: by a second call the model weighs them and rebuilds a few sentences for t
 Source: arXiv 2607.28272; github.com/KnowledgeXLab/MemHarness, whose one model (Qwen2.5-7B) is trained to do
     all this; here it is prompted. As there: top 3 of 24, 1,200 characters, 0.85, 2 turns of history, 512
     tokens at 0.7. The variant `alfworld` is that of its ALFWorld run: no check for near-duplicates, since
-    details matter there, and pruning below 0.3. The JitMem authors have no port of it.
+    details matter there, and pruning below 0.3. The JitMem authors have no port of it. The variant `small`,
+    for models of a few hundred million parameters, keeps trajectories and continues texts every 5 turns.
 Chosen here: the query is a call of its own and costs no turn (there it takes the place of an action); both
     calls are recorded as `curator`, made while acting, so that the executor's own figures stay comparable.
     One call rebuilds all three memories (there one call each). With nothing in memory nothing is asked. An

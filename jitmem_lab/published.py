@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from .errors import UserError
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -179,6 +181,13 @@ CELLS: tuple[Published, ...] = (
     *_row("9", "trained without retrieved traces", QWEN, (62.6, 47.9, 17.6), (1.2, 1.6, 1.1)),
     *_row("9", "trained, not told the task", QWEN, (66.0, 49.6, 22.4), (4.7, 1.4, 0.4)),
 )
+
+
+def check_executors(executors: Sequence[str]) -> None:
+    """Raise `UserError` for an executor that the paper does not have."""
+    for executor in executors:
+        if executor not in EXECUTORS:
+            raise UserError(f"the paper has no executor {executor!r}; there are {', '.join(EXECUTORS)}")
 
 
 def heading(executor: str) -> str:

@@ -1,0 +1,138 @@
+"""A whole comparison as the sections of a report: what notebook 21_compare shows and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .accounting import Prices
+from .compare_figures import curve_figures
+from .compare_tables import (
+    cost_table,
+    coverage,
+    judge_table,
+    pair_table,
+    prefix_table,
+    rates,
+    table_1,
+    table_2,
+    table_4,
+    task_table,
+)
+from .comparison import Comparison
+from .report import Section
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAPER_NOTE = (
+    "Columns that begin with “paper” hold the JitMem paper's own cells, as transcribed by third parties: "
+    "its models, its test sets (ALFWorld valid_seen, 500 WebShop goals) and its harness. They are there to "
+    "be looked at, not to be subtracted."
+)
+
+
+def compare_sections(
+    comparison: Comparison,
+    *,
+    baseline: str = "none",
+    shown: str = "",
+    executors: Sequence[str] = (),
+    prices: Prices | None = None,
+    draws: int = 10_000,
+    seed: int = 0,
+) -> dict[str, Section]:
+    """Every table and figure of a comparison by name, in the order of a report.
+
+    Args:
+        comparison: The runs.
+        baseline: Label or memory that the others are compared with.
+        shown: Label of the system whose wins and losses are listed by task; empty takes jitmem, else the
+            last one that has a baseline.
+        executors: The paper's executors whose cells stand beside.
+        prices: Prices by model.
+        draws, seed: Of the bootstrap intervals.
+    """
+    compared = [g.label for g in comparison.groups if comparison.baseline(g, baseline) is not None]
+    shown = shown or next((label for label in ("jitmem", *compared[::-1]) if label in compared), "")
+    paper = PAPER_NOTE if executors else ""
+    pairs = pair_table(comparison, baseline, draws, seed)
+    sections = [
+        Section("runs", "What was read", "\n".join(comparison.notes), coverage(comparison)),
+        Section("cautions", "To be told with every figure", "", cautions_table(comparison)),
+        Section(
+            "table_1",
+            "Success rate and score by memory",
+            f"In percent, mean (sample std over orders); with one order there is no std.\n{paper}",
+            table_1(comparison, executors),
+        ),
+        Section(
+            "rates",
+            "Every rate with its interval",
+            "Shares, and their 95 % intervals by bootstrap over tasks and orders.",
+            rates(comparison, draws, seed),
+        ),
+        Section(
+            "table_2",
+            "τ²-bench by domain",
+            "In percent. Micro: over all tasks; macro: over domains.",
+            table_2(comparison, bool(executors)),
+        ),
+        Section(
+            "table_4",
+            "Tokens and steps a task",
+            "The executor's own tokens, as the paper counts them, then those of all roles with memory's "
+            "writes. Thousands of tokens, means over orders.",
+            table_4(comparison, prices, bool(executors)),
+        ),
+        Section(
+            "costs",
+            "Costs by role and phase, a finished episode",
+            "Tokens, calls, seconds in the model, and price in dollars where one is given. Answers from a "
+            "cache are charged in price and not in paid.",
+            cost_table(comparison, prices),
+        ),
+        Section(
+            "prefixes",
+            "What a prefix cache could reuse",
+            "Characters of whole blocks of 64 at the beginning of a prompt that an earlier prompt of the run "
+            "began with too: what the prompts' layout allows a server with room for everything.",
+            prefix_table(comparison),
+        ),
+        Section(
+            "pairs",
+            f"Each memory against {baseline}, on the same tasks in the same orders",
+            "Differences in points with 95 % intervals by paired bootstrap over tasks and orders; McNemar's "
+            "exact test order by order: pairs that only the baseline won / only the memory won, and p. Pairs "
+            "with an error on either side are left out. The p values are not corrected for their number.",
+            pairs,
+        ),
+        Section(
+            "curves",
+            "Success over the stream",
+            "Share of successes among the games so far: mean over orders, with a band from the lowest to the "
+            "highest (with one order its 95 % Wilson interval).",
+            figures=curve_figures(comparison),
+        ),
+        Section(
+            "tasks",
+            f"Wins by task: {shown or 'nothing to compare'}",
+            "Over all orders; tasks that only one of the two wins come first.",
+            task_table(comparison, shown, baseline),
+        ),
+        Section(
+            "judge",
+            "Judges against the environment",
+            "Verdicts of a model that decide what memory takes in. Empty where the environment decides.",
+            judge_table(comparison),
+        ),
+    ]
+    return {section.name: section for section in sections}
+
+
+def cautions_table(comparison: Comparison) -> pd.DataFrame:
+    """Leaks, controls and lenient settings, and which runs have them."""
+    import pandas as pd
+
+    rows = [{"caution": text, "of": "; ".join(who)} for text, who in comparison.cautions().items()]
+    return pd.DataFrame(rows)

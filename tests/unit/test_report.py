@@ -1,0 +1,508 @@
+"""Every figure of a comparison recomputed from the run directories' lines; pages that are safe to open."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import random
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from jitmem_lab.accounting import read_prices
+from jitmem_lab.compare_figures import curve_figures
+from jitmem_lab.compare_report import compare_sections
+from jitmem_lab.compare_tables import table_1
+from jitmem_lab.comparison import Comparison
+from jitmem_lab.errors import UserError
+from jitmem_lab.published import CELLS, EXECUTORS, GPT, QWEN, find, published_frame
+from jitmem_lab.report import Section, latex_escape, table_html, to_csv, to_html, to_latex, write_report
+from jitmem_lab.runs import Run
+
+from .compared import PLACES, make_run, make_runs
+
+pytestmark = pytest.mark.unit
+PRICES = {"rule": {"prompt": 3.0, "completion": 5.0}}
+Lines = dict[tuple[str, str, str, int], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("compared")
+    make_runs(root / "runs")
+    comparison = Comparison.read(root / "runs")
+    part = compare_sections(comparison, executors=[QWEN, GPT], prices=read_prices(PRICES), draws=4000)
+    write_report(root / "out", "Compared", list(part.values()))
+    return root
+
+
+@pytest.fixture(scope="module")
+def lines(folder: Path) -> Lines:
+    """Episodes as they stand in the files, by benchmark, split, memory and order."""
+    found: Lines = {}
+    for file in (folder / "runs").glob("*/config.json"):
+        asked = json.loads(file.read_text())["request"]
+        key = (asked["benchmark"], asked["split"], asked["memory"], asked["order"])
+        found[key] = [json.loads(line) for line in (file.parent / "episodes.jsonl").read_text().splitlines()]
+    return found
+
+
+def read(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / "out" / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def ended(episodes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [e for e in episodes if e["outcome"] != "error"]
+
+
+def won(episodes: Iterable[dict[str, Any]]) -> list[float]:
+    return [float(e["outcome"] == "success") for e in ended(episodes)]
+
+
+def orders(lines: Lines, *key: str) -> list[list[dict[str, Any]]]:
+    return [lines[k] for k in sorted(lines) if k[:3] == key]
+
+
+def told(values: list[float]) -> str:
+    std = f" ({100 * statistics.stdev(values):.1f})" if len(values) > 1 else ""
+    return f"{100 * statistics.mean(values):.1f}{std}"
+
+
+# Every number of the comparison
+
+
+def test_table_1_is_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
+    rows = read(folder, "table_1")
+    ours = {row["memory"]: row for row in rows if row["memory"] != "–"}
+    assert list(ours) == ["none", "raw", "jitmem"]
+    for memory, row in ours.items():
+        played = orders(lines, "alfworld", "valid_seen", memory)
+        assert row["ALFWorld valid_seen SR"] == told([statistics.mean(won(o)) for o in played])
+        assert row["orders"] == "3"
+        shop = orders(lines, "webshop", "small_test", memory)
+        scores = [statistics.mean(e["trajectory"]["reward"] for e in ended(o)) for o in shop]
+        rates = [statistics.mean(won(o)) for o in shop]
+        assert row["WebShop small_test score"] == (told(scores) if shop else "–")
+        assert row["WebShop small_test SR"] == (told(rates) if shop else "–")
+    assert ours["none"]["paper, Qwen3-8B executor: ALFWorld SR"] == "47.9 (1.2)"
+    assert ours["jitmem"]["paper, GPT-5.4 executor: row"] == "JitMem-strong"
+
+
+def test_rates_are_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
+    rows = read(folder, "rates")
+    assert len(rows) == sum(len(m) for m, _ in PLACES.values()) + 2
+    for row in rows:
+        played = orders(lines, row["benchmark"], row["split"], row["memory"])
+        values = [
+            won(o) if row["metric"] == "success" else [e["trajectory"]["reward"] for e in ended(o)]
+            for o in played
+        ]
+        means = [statistics.mean(v) for v in values]
+        assert float(row["mean"]) == pytest.approx(statistics.mean(means))
+        assert float(row["std"]) == pytest.approx(statistics.stdev(means))
+        assert (int(row["orders"]), int(row["episodes"])) == (len(played), sum(map(len, values)))
+        cells = [
+            {e["task"]["task_id"]: v for e, v in zip(ended(o), vs, strict=True)}
+            for o, vs in zip(played, values, strict=True)
+        ]
+        low, high = resampled(cells)
+        assert float(row["low"]) == pytest.approx(low, abs=0.11)
+        assert float(row["high"]) == pytest.approx(high, abs=0.11)
+
+
+def resampled(cells: list[dict[str, float]]) -> tuple[float, float]:
+    """The 95 % interval of a mean, orders and tasks drawn one by one; ten tasks make steps of a tenth."""
+    tasks, dice, means = sorted({t for row in cells for t in row}), random.Random(3), []
+    for _ in range(3000):
+        rows, columns = dice.choices(cells, k=len(cells)), dice.choices(tasks, k=len(tasks))
+        drawn = [row[t] for row in rows for t in columns if t in row]
+        means += [statistics.fmean(drawn)] if drawn else []
+    means.sort()
+    return means[round(0.025 * len(means))], means[round(0.975 * len(means)) - 1]
+
+
+def test_table_2_is_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
+    rows = [row for row in read(folder, "table_2") if row["memory"] != "–"]
+    assert [row["memory"] for row in rows] == ["none", "jitmem"]
+    for row in rows:
+        by_split = {
+            s: [won(o) for o in orders(lines, "tau2", s, row["memory"])] for s in ("airline", "retail")
+        }
+        for split, streams in by_split.items():
+            assert row[f"{split} SR"] == told([statistics.mean(w) for w in streams])
+        pairs = list(zip(*by_split.values(), strict=True))
+        assert row["micro average"] == told([statistics.mean(a + r) for a, r in pairs])
+        assert row["macro average"] == told([statistics.mean(map(statistics.mean, pair)) for pair in pairs])
+
+
+def test_table_4_is_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
+    rows = [row for row in read(folder, "table_4") if row["memory"] != "–"]
+    assert len(rows) == sum(len(memories) for memories, _ in PLACES.values())
+    for row in rows:
+        sums: dict[str, list[float]] = defaultdict(list)
+        place = (row["benchmark"], row["split"], row["memory"])
+        for order in (k[3] for k in sorted(lines) if k[:3] == place):
+            episodes, n = lines[*place, order], len(ended(lines[*place, order]))
+            acted = [c["usage"] for e in ended(episodes) for c in e["calls"] if c["role"] == "executor"]
+            file = folder / "runs" / "-".join([*place, str(order)]) / "writes.jsonl"
+            written = [json.loads(line)["calls"] for line in file.read_text().splitlines()]
+            calls = [c for e in ended(episodes) for c in e["calls"]] + [c for cs in written for c in cs]
+            for name, usages in (("executor", acted), ("all roles", [c["usage"] for c in calls])):
+                sums[f"{name} input K"].append(sum(u["prompt_tokens"] for u in usages) / n / 1000)
+                sums[f"{name} output K"].append(sum(u["completion_tokens"] for u in usages) / n / 1000)
+            sums["steps"].append(statistics.mean(len(e["trajectory"]["steps"]) for e in ended(episodes)))
+            sums["calls"].append(len(calls) / n)
+            lost = [c["usage"] for e in episodes if e["outcome"] == "error" for c in e["calls"]]
+            sums["lost K a run"].append(sum(u["prompt_tokens"] + u["completion_tokens"] for u in lost) / 1000)
+        for name, values in sums.items():
+            digits = 2 if "put K" in name else 1
+            assert row[name] == f"{statistics.mean(values):.{digits}f}", name
+        dollars = (
+            3 * statistics.mean(sums["all roles input K"]) + 5 * statistics.mean(sums["all roles output K"])
+        ) / 1000
+        assert float(row["price $"]) == pytest.approx(dollars, abs=5e-5)
+        ours = row["benchmark"] == "alfworld" and row["memory"] in ("none", "jitmem")
+        assert (row["paper, GPT-5.4 executor: ALFWorld steps"] != "–") == ours
+
+
+def test_costs_by_role_and_phase_are_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
+    rows = read(folder, "costs")
+    seen = set()
+    for row in rows:
+        place = (row["benchmark"], row["split"], row["memory"])
+        played = [e for o in orders(lines, *place) for e in o]
+        calls = [c for e in played for c in e["calls"]]
+        usages = [c["usage"] for c in calls if (c["role"], c["phase"]) == (row["role"], row["phase"])]
+        n = len(ended(played))
+        assert float(row["calls"]) == pytest.approx(len(usages) / n)
+        assert float(row["prompt_tokens"]) == pytest.approx(sum(u["prompt_tokens"] for u in usages) / n)
+        assert float(row["completion_tokens"]) == pytest.approx(
+            sum(u["completion_tokens"] for u in usages) / n
+        )
+        dollars = sum(3 * u["prompt_tokens"] + 5 * u["completion_tokens"] for u in usages) / n / 1e6
+        assert float(row["price"]) == float(row["paid"]) == pytest.approx(dollars)
+        seen.add((row["role"], row["phase"]))
+    assert seen == {("executor", "act"), ("curator", "recall"), ("judge", "judge")}
+
+
+def test_reusable_prefixes_are_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
+    for row in read(folder, "prefixes"):
+        characters = reusable = 0
+        for order in orders(lines, row["benchmark"], row["split"], row["memory"]):
+            earlier: list[str] = []
+            for call in (c for e in order for c in e["calls"]):
+                prompt = "\n".join(f"<{m['role']}>\n{m['content']}" for m in call["messages"])
+                known = max((common(prompt, old) for old in earlier), default=0)
+                if row["role"] in ("all", call["role"]):
+                    characters += len(prompt)
+                    reusable += known // 64 * 64
+                earlier.append(prompt)
+        assert (int(row["characters"]), int(row["reusable"])) == (characters, reusable)
+        assert row["share %"] == f"{100 * reusable / characters:.1f}"
+
+
+def common(a: str, b: str) -> int:
+    """Length of the common beginning."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def test_paired_differences_are_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
+    rows = read(folder, "pairs")
+    assert [(r["memory"], r["split"], r["metric"]) for r in rows] == [
+        ("raw", "valid_seen", "SR"),
+        ("jitmem", "valid_seen", "SR"),
+        ("jitmem", "airline", "SR"),
+        ("jitmem", "retail", "SR"),
+        ("jitmem", "small_test", "SR"),
+        ("jitmem", "small_test", "score"),
+    ]
+    for row in rows:
+        place, cells, tests = (row["benchmark"], row["split"]), [], []
+        for order in PLACES[place][1]:
+            both = [
+                {
+                    e["task"]["task_id"]: e["trajectory"]["reward"]
+                    if row["metric"] == "score"
+                    else float(e["outcome"] == "success")
+                    for e in ended(lines[*place, memory, order])
+                }
+                for memory in ("none", row["memory"])
+            ]
+            cells.append({task: both[1][task] - both[0][task] for task in both[0] if task in both[1]})
+            only = [sum(gap == sign for gap in cells[-1].values()) for sign in (-1, 1)]
+            tail = sum(math.comb(sum(only), i) for i in range(min(only) + 1)) / 2 ** sum(only)
+            tests.append(f"order {order}: {only[0]}/{only[1]}, p {min(1, 2 * tail):.3g}")
+        gaps = [gap for row in cells for gap in row.values()]
+        assert (int(row["pairs"]), row["difference"]) == (len(gaps), f"{100 * statistics.mean(gaps):.1f}")
+        assert row["McNemar by order"] == ("–" if row["metric"] == "score" else "; ".join(tests))
+        assert row["left out: errors"] == ("1" if row["memory"] == "raw" else "0")
+        assert row["without partner"] == "0"
+        low, high = map(float, row["95 % interval"].split(" to "))
+        assert (low, high) == pytest.approx([100 * limit for limit in resampled(cells)], abs=11)
+
+
+def test_wins_by_task_are_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
+    rows = read(folder, "tasks")
+    counts: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: {"none": 0, "jitmem": 0, "n": 0})
+    for (benchmark, split, memory, _), episodes in lines.items():
+        for e in episodes if memory != "raw" else []:
+            count = counts[benchmark, split, e["task"]["task_id"]]
+            count[memory] += e["outcome"] == "success"
+            count["n"] += memory == "none"
+    assert len(rows) == len(counts)
+    for row in rows:
+        count = counts[row["benchmark"], row["split"], row["task_id"]]
+        assert (float(row["none"]), float(row["jitmem"])) == (count["none"], count["jitmem"])
+        assert int(row["pairs"]) == count["n"]
+        leads = count["jitmem"] - count["none"]
+        same = "both" if count["none"] else "neither"
+        assert row["better"] == (same if not leads else "jitmem" if leads > 0 else "none")
+        assert row["task"].startswith("press the right button")
+
+
+def test_verdicts_are_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
+    rows = read(folder, "judge")
+    assert [(row["memory"], row["split"]) for row in rows][:2] == [
+        ("raw", "valid_seen"),
+        ("jitmem", "valid_seen"),
+    ]
+    for row in rows:
+        played = ended(e for o in orders(lines, row["benchmark"], row["split"], row["memory"]) for e in o)
+        pairs = [(e["verdict"]["success"], e["outcome"] == "success") for e in played]
+        counts = [
+            pairs.count((v, t)) for v, t in ((True, True), (True, False), (False, False), (False, True))
+        ]
+        names = ("true positive", "false positive", "true negative", "false negative")
+        assert [int(row[name]) for name in names] == counts
+        assert int(row["unknown"]) == sum(v is None for v, _ in pairs) > 0
+        assert row["agreement %"] == f"{100 * (counts[0] + counts[2]) / sum(counts):.1f}"
+
+
+def test_curves_are_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
+    figures = curve_figures(Comparison.read(folder / "runs"))
+    assert figures[0].layout.title.text == "ALFWorld valid_seen, executor rule"
+    shown = {trace.name: trace for trace in figures[0].data if trace.name}
+    for memory, trace in shown.items():
+        streams = [
+            won(sorted(o, key=lambda e: e["position"]))
+            for o in orders(lines, "alfworld", "valid_seen", memory)
+        ]
+        length = min(map(len, streams))
+        assert list(trace.x) == list(range(1, length + 1))
+        for n, y in zip(trace.x, trace.y, strict=True):
+            assert y == pytest.approx(100 * statistics.mean(sum(s[:n]) / n for s in streams))
+
+
+def test_what_was_read_is_counted_from_the_lines(folder: Path, lines: Lines) -> None:
+    for row in read(folder, "runs"):
+        played = [e for o in orders(lines, row["benchmark"], row["split"], row["memory"]) for e in o]
+        errors = len(played) - len(ended(played))
+        assert (int(row["episodes"]), int(row["errors"]), int(row["owed"])) == (
+            len(ended(played)),
+            errors,
+            errors,
+        )
+    assert sum(int(row["errors"]) for row in read(folder, "runs")) == 1
+
+
+# The paper's cells
+
+
+def test_the_papers_cells_stand_in_columns_that_say_so_and_in_no_other(folder: Path) -> None:
+    printed = {cell.text for cell in CELLS}
+    for name in ("table_1", "table_2", "table_4"):
+        for row in read(folder, name):
+            for column, text in row.items():
+                if column.startswith("paper, "):
+                    assert text == "–" or column.endswith(": row") or text in printed
+                    assert any(f"{executor} executor" in column for executor in EXECUTORS)
+                elif row["memory"] == "–":
+                    assert text in ("–", ""), "a row of the paper's has no figure outside its columns"
+    rows = read(folder, "table_1")
+    theirs = {row["paper, Qwen3-8B executor: row"] for row in rows} - {"–"}
+    assert theirs == {cell.row for cell in find("1", QWEN)}, "each row once"
+    assert len(theirs) == sum(row["paper, Qwen3-8B executor: row"] != "–" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "executor", "benchmark", "metric", "text"),
+    [
+        ("1", "JitMem (trained Qwen)", "Qwen3-8B", "webshop", "score", "61.1 (0.9)"),
+        ("1", "JitMem (trained Qwen)", "GPT-5.4", "webshop", "success", "45.4 (0.0)"),
+        ("1", "JitMem-base (Qwen)", "Qwen3-8B", "webshop", "score", "32.5 (3.2)"),
+        ("1", "ReasoningBank (strong)", "Gemini-2.5-Pro", "alfworld", "success", "78.6 (2.9)"),
+        ("2", "ReasoningBank-gpt", "GPT-5.4", "tau2", "success", "71.7"),
+        ("3", "trained with GPT-5.4 executor", "GPT-5.4", "alfworld", "success", "88.1 (0.9)"),
+        ("4", "JitMem (trained)", "GPT-5.4", "alfworld", "output_k", "0.87"),
+        ("5", "staged refresh", "Qwen3-8B", "webshop", "success", "35.6"),
+        ("6", "No memory, thinking", "Qwen3-8B", "alfworld", "success", "42.1"),
+        ("8", "JitMem (trained), k = 5", "Gemini-2.5-Pro", "webshop", "score", "59.2"),
+        ("9", "trained, not told the task", "Qwen3-8B", "webshop", "success", "22.4 (0.4)"),
+    ],
+)
+def test_published_cells(table: str, row: str, executor: str, benchmark: str, metric: str, text: str) -> None:
+    (cell,) = [c for c in find(table, executor, benchmark) if (c.row, c.metric) == (row, metric)]
+    assert cell.text == text
+
+
+def test_published_tables_have_no_cell_twice() -> None:
+    places = [(c.table, c.row, c.executor, c.benchmark, c.metric) for c in CELLS]
+    assert len(places) == len(set(places)) == 154
+    assert list(published_frame("2").columns) == ["paper, GPT-5.4 executor: τ²-bench SR"]
+    with pytest.raises(UserError, match="no executor 'gpt'"):
+        table_1(Comparison([]), ["gpt"])
+
+
+# Which runs are one system
+
+
+def test_runs_that_differ_in_more_than_order_are_told_apart(tmp_path: Path) -> None:
+    for k in (1, 3):
+        for order in (0, 1):
+            make_run(tmp_path / f"{k}-{order}", "alfworld", "valid_seen", "raw", order, k=k)
+    make_run(tmp_path / "none", "alfworld", "valid_seen", "none", 0)
+    make_run(tmp_path / "again", "alfworld", "valid_seen", "none", 0)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    comparison = Comparison.read([tmp_path])
+    assert [(g.label, len(g.runs)) for g in comparison.groups] == [
+        ("none", 1),
+        ("raw k=1", 2),
+        ("raw k=3", 2),
+    ]
+    assert len(comparison.notes) == 2
+    assert any("order 0 again" in note for note in comparison.notes)
+    one = comparison.baseline(comparison.groups[2], "raw k=1")
+    assert one is comparison.groups[1]
+    assert comparison.baseline(comparison.groups[0], "none") is None
+    assert comparison.baseline(comparison.groups[1], "jitmem") is None
+
+
+@pytest.mark.parametrize("where", ["nowhere", "empty"])
+def test_no_runs_is_one_sentence(tmp_path: Path, where: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"there is no (folder|run)"):
+        Comparison.read(tmp_path / where)
+
+
+def test_a_comparison_of_one_unfinished_run_has_no_figures_and_no_fault(tmp_path: Path) -> None:
+    make_run(tmp_path / "r", "alfworld", "valid_seen", "raw", 0, {f"b{n}" for n in range(10)})
+    part = compare_sections(Comparison.read(tmp_path), executors=[], draws=100)
+    assert part["table_1"].table["ALFWorld valid_seen SR"].tolist() == ["–"]
+    assert part["runs"].table["owed"].tolist() == [10]
+    for name in ("pairs", "tasks", "judge", "table_2"):
+        assert len(part[name].table) == 0
+    write_report(tmp_path / "out", "None", list(part.values()))
+    assert "(nothing to show)" in (tmp_path / "out" / "report.html").read_text()
+
+
+# Pages and files
+
+NASTY = (
+    "<img src=x onerror=\"document.title='x'\"></script><script>alert(1)</script> "
+    "& \x1b[31m \ud83d \x00 $$x$$ [x](javascript:alert)"
+)
+
+
+class Tags(HTMLParser):
+    """Tags and attributes of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def nasty_sections() -> list[Section]:
+    import plotly.graph_objects as go
+
+    frame = pd.DataFrame([{NASTY: NASTY, "paper, X executor: SR": "1.0", "n": 3, "x": None}])
+    figure = go.Figure()
+    from jitmem_lab.render import escape
+
+    figure.add_scatter(x=[1], y=[1], name=escape(NASTY))
+    figure.update_layout(title={"text": escape(NASTY)})
+    return [Section("a", NASTY, NASTY, frame), Section("b", "B", figures=[figure])]
+
+
+def test_a_page_holds_all_it_needs_and_nothing_of_the_texts_is_markup() -> None:
+    page = to_html(NASTY, nasty_sections())
+    plain = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.S)
+    tags = Tags(plain).tags
+    names = {name for name, _ in tags}
+    assert not names & {"img", "script", "link", "iframe", "object", "a"}
+    for _, attributes in tags:
+        assert not set(attributes) & {"src", "href", "onerror", "onclick"}
+    assert "Content-Security-Policy" in plain
+    assert "default-src 'none'" in plain
+    assert "&lt;img src=x" in plain
+    for script in re.findall(r"<script[^>]*>", page):
+        assert "src=" not in script
+    assert page.count("alert(1)") == plain.count("alert(1)") + 2, "the figure's own texts, as data"
+    assert "\x1b" not in page
+    page.encode("utf-8")
+
+
+def test_nasty_texts_survive_csv_and_latex(tmp_path: Path) -> None:
+    files = write_report(tmp_path / "out", NASTY, nasty_sections())
+    assert [file.name for file in files] == ["a.csv", "a.tex", "report.html"]
+    with (tmp_path / "out" / "a.csv").open(newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert row["n"] == "3"
+    assert row["x"] == ""
+    assert "alert(1)" in next(iter(row.values()))
+    tex = (tmp_path / "out" / "a.tex").read_text()
+    assert tex.count("{") == tex.count("}")
+    assert r"\&" in tex
+
+
+def test_latex_escapes_what_means_something() -> None:
+    assert latex_escape("50 % of a_b & c#1 $x$ {y} ~ ^ \\") == (
+        r"50 \% of a\_b \& c\#1 \$x\$ \{y\} \textasciitilde{} \textasciicircum{} \textbackslash{}"
+    )
+    assert latex_escape("τ²-bench – x\ny") == r"$\tau^2$-bench -- x y"
+    frame = pd.DataFrame({"memory": ["none", "raw"], "SR": ["47.9 (1.2)", "–"], "n": [1, 2]})
+    text = to_latex(frame, "Success", "tab:x")
+    assert r"\begin{tabular}{lrr}" in text
+    assert r"none & 47.9 (1.2) & 1 \\" in text
+    assert r"raw & -- & 2 \\" in text
+
+
+def test_csv_keeps_full_precision_and_pages_show_less() -> None:
+    frame = pd.DataFrame({"x": [1 / 3, None], "big": [1234567, 2], "text": ["a,b", 'c"d']})
+    assert to_csv(frame).splitlines()[1] == '0.3333333333333333,1234567,"a,b"'
+    assert to_csv(frame).splitlines()[2] == ',2,"c""d"'
+    page = table_html(frame)
+    assert "0.3333<" in page
+    assert "1,234,567" in page
+
+
+@pytest.mark.parametrize("names", [["a", "a"], ["../a"], ["a b"], [""]])
+def test_a_report_writes_no_file_outside_its_folder(tmp_path: Path, names: list[str]) -> None:
+    with pytest.raises(UserError, match="names no file"):
+        write_report(tmp_path / "out", "x", [Section(name, "x") for name in names])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be made"):
+        write_report(tmp_path / "file", "x", [])
+
+
+def test_runs_made_without_a_request_are_grouped_by_their_settings(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", "alfworld", "valid_seen", "raw", 0)
+    config = json.loads((run.path / "config.json").read_text())
+    config["request"] = None
+    (run.path / "config.json").write_text(json.dumps(config))
+    (group,) = Comparison.of({"mine": [Run(run.path)]}).groups
+    assert group.label == "mine"
+    assert group.model == "rule"

@@ -1,6 +1,6 @@
 """The official games, where their data are found: oracle, floors, memo patches on a sample.
 
-`python -m jitmem_lab.benchmarks.alfworld.check` does the same over every game.
+`jitmem bench alfworld` does the same over every game.
 """
 
 from collections import Counter

@@ -532,14 +532,14 @@ def test_environments_are_timed(capsys: pytest.CaptureFixture[str], monkeypatch:
     def stub(benchmarks: Any, episodes: int, progress: Any) -> dict[str, Any]:
         asked.append((benchmarks, episodes))
         progress("webshop x …")
-        return {"rows": [{**row, "target_step_ms": 2.0}]}
+        return {"rows": [row]}
 
     monkeypatch.setattr("jitmem_lab.bench.environments.run", stub)
     code, out, err = run(["bench", "env", "--json"], capsys)
-    assert (code, json.loads(out), err) == (0, {"rows": [{**row, "target_step_ms": 2.0}]}, "webshop x …\n")
+    assert (code, json.loads(out), err) == (0, {"rows": [row]}, "webshop x …\n")
     code, out, _ = run(["bench", "env", "--benchmark", "webshop, alfworld", "--episodes", "2"], capsys)
     assert asked == [(None, 10), (("webshop", "alfworld"), 2)]
-    assert "The original WebShop takes 35 to 50 ms" in out
+    assert "0.5" in out
 
 
 def test_tables_are_aligned_and_clean() -> None:

@@ -1,11 +1,7 @@
-"""Whether ALFWorld holds here: oracle, floors, and equality with and without the memo patches.
-
-`python -m jitmem_lab.benchmarks.alfworld.check` prints one JSON object.
-"""
+"""Whether ALFWorld holds here: oracle, floors, and equality with and without the memo patches."""
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import time
@@ -17,8 +13,6 @@ from ...records import Task
 from ..base import Env, Observation
 from ..floors import floor_policy, play, random_policy
 from .benchmark import Alfworld
-
-DEFAULT_SPLITS = ("valid_seen", "valid_unseen")
 
 
 def digest(observations: Iterable[Observation]) -> str:
@@ -98,31 +92,6 @@ def check_split(
     return row | {"seconds": round(time.perf_counter() - started, 1)}
 
 
-def check_all(
-    splits: Sequence[str] = DEFAULT_SPLITS,
-    workers: int | None = None,
-    limit: int | None = None,
-    memo_limit: int | None = None,
-) -> dict[str, Any]:
-    """`check_split` of several splits, as `{"rows": [...]}`."""
-    return {"rows": [check_split(split, workers, limit, memo_limit) for split in splits]}
-
-
 def _spread(benchmark: Alfworld, function: Callable[[Task], Any], tasks: Sequence[Task]) -> list[Any]:
     with ThreadPoolExecutor(benchmark.pool.limit) as threads:
         return list(threads.map(function, tasks))
-
-
-def main() -> None:
-    """Command line of this module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("splits", nargs="*", default=list(DEFAULT_SPLITS), help="splits to check")
-    parser.add_argument("--workers", type=int, default=None, help="worker processes")
-    parser.add_argument("--limit", type=int, default=None, help="games a split")
-    parser.add_argument("--memo-limit", type=int, default=None, help="games replayed without memo")
-    options = parser.parse_args()
-    print(json.dumps(check_all(options.splits, options.workers, options.limit, options.memo_limit)))
-
-
-if __name__ == "__main__":
-    main()

@@ -119,7 +119,7 @@ def _close_env(bench: Benchmark, task: Task) -> None:
 
 
 def _random_actions(bench: Benchmark, task: Task, count: int = 12) -> list[str]:
-    """Random admissible actions from the start of a task; the oracle's where none is listed."""
+    """Random admissible actions from the start of a task; doing nothing where none is listed."""
     policy = random_policy(int(content_hash(task.task_id, 8), 16), bench.noop)
     taken: list[str] = []
     with contextlib.closing(bench.make_env(task)) as env:

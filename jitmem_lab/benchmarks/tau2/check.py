@@ -1,13 +1,8 @@
-"""Whether τ²-bench holds here: gold actions, what is left without the last of them, and the floors.
-
-`python -m jitmem_lab.benchmarks.tau2.check SPLIT …` prints one JSON object.
-"""
+"""Whether τ²-bench holds here: gold actions, what is left without the last of them, and the floors."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,7 +11,6 @@ from ...records import Task, content_hash
 from ..floors import fixed_policy, play, play_plan, random_policy
 from .benchmark import Tau2
 
-DEFAULT_SPLITS = ("airline", "retail", "telecom_solo", "telecom", "mock", "mock_solo")
 POLICIES = ("gold", "gold_without_last", "noop", "random")
 
 
@@ -65,18 +59,3 @@ def _scores(bench: Tau2, task: Task, seed: int) -> dict[str, bool]:
         if short:
             scores["gold_without_last"] = play_plan(env, short).success
     return scores
-
-
-def main() -> None:
-    """Command line of this module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("splits", nargs="*", default=list(DEFAULT_SPLITS), help="splits to check")
-    parser.add_argument("--workers", type=int, default=None, help="worker processes")
-    parser.add_argument("--limit", type=int, default=None, help="tasks a split")
-    options = parser.parse_args()
-    rows = [check_split(split, options.workers, options.limit) for split in options.splits]
-    print(json.dumps({"rows": rows}))
-
-
-if __name__ == "__main__":
-    main()

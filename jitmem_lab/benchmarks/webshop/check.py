@@ -1,14 +1,9 @@
-"""Agreement with what the original code answered: rewards, whole episodes, rankings, number of goals.
-
-`python -m jitmem_lab.benchmarks.webshop.check FOLDER` prints it as JSON.
-"""
+"""Agreement with what the original code answered: rewards, whole episodes, rankings, number of goals."""
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -202,14 +197,3 @@ def _close(one: Any, other: Any) -> bool:
 
 def _mean(values: Sequence[float]) -> float | None:
     return round(sum(values) / len(values), 6) if values else None
-
-
-def main() -> None:
-    """Command line of this module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", help="a folder laid out like WebShop's data")
-    print(json.dumps(check_oracles(parser.parse_args().folder)))
-
-
-if __name__ == "__main__":
-    main()

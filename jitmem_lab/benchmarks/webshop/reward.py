@@ -1,7 +1,9 @@
 """The published reward of a purchase: type x (attributes + options + price) / (their number).
 
 Yao et al. 2022 (WebShop), with the matching rules of the authors' code: thefuzz's token_set_ratio over 85,
-colours by their first colour word, the type by nouns of the two titles.
+colours by their first colour word, the type by nouns of the two titles. The colour words and their order are
+those of the authors' list (princeton-nlp/WebShop, web_agent_site/engine/normalize.py, MIT licence, (c) 2022
+Princeton Natural Language Processing): with any other list rewards would differ.
 """
 
 from __future__ import annotations

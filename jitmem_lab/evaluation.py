@@ -21,7 +21,7 @@ from .embedding import load_embedder
 from .errors import UserError
 from .execution import Executor
 from .judging import Judge
-from .memories import NAMES, load_memory, memory_class, parameters
+from .memories import NAMES, load_memory, parameters, variants
 from .memories.retrieving import Retrieval
 from .models import load_model
 from .models.base import ChatModel
@@ -53,7 +53,8 @@ class EvalConfig(BaseModel):
     memory: str = "jitmem"
     """Memory system, see `memories.NAMES`."""
     variant: str | None = None
-    """A named set of the memory system's parameters, e.g. that of the paper's port; None: as published."""
+    """A named set of the memory system's parameters, e.g. `port`; None: as published, and with the preset
+    `small` the set for small models where the system has one."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Further parameters of the memory system by name, e.g. {"k": 5} for a system that writes items."""
     embedder: str = "wordllama"
@@ -161,6 +162,10 @@ class EvalConfig(BaseModel):
         benchmark = str(parameters.get("benchmark", cls.model_fields["benchmark"].default))
         if parameters.get("split") is None:
             parameters["split"] = default_split(benchmark)
+        _known("memory", parameters.get("memory", cls.model_fields["memory"].default), NAMES)
+        if preset == "small" and parameters.get("variant") is None:
+            memory = parameters.get("memory", cls.model_fields["memory"].default)
+            parameters["variant"] = "small" if "small" in variants(memory) else None
         try:
             config = cls(**(preset_values(preset, benchmark) | parameters))
         except ValidationError as error:
@@ -169,7 +174,6 @@ class EvalConfig(BaseModel):
             if first["type"] == "literal_error":
                 _known(where, given, get_args(cls.model_fields[where].annotation))
             raise UserError(f"{where}={given!r} is not possible: {first['msg'].lower()}") from None
-        _known("memory", config.memory, NAMES)
         _known("tokenizer", config.tokenizer, TOKENIZERS)
         _known("idf", config.idf, IDFS)
         if config.traces == "distilled" and config.warm_start and config.memory in ("raw", "jitmem"):
@@ -319,7 +323,7 @@ def _written_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any
         "thinking": config.curator_thinking,
     }
     options |= {name: value for name, value in shared.items() if name in taken and value is not None}
-    variant = getattr(memory_class(config.memory), "VARIANTS", {}).get(config.variant, {})
+    variant = variants(config.memory).get(config.variant or "", {})
     how = (variant | config.options).get(
         "retrieval", taken["retrieval"].default if "retrieval" in taken else None
     )

@@ -57,6 +57,12 @@ def parameters(name: str) -> dict[str, inspect.Parameter]:
     return found
 
 
+def variants(name: str) -> dict[str, dict[str, Any]]:
+    """The named sets of parameters of a system."""
+    found: dict[str, dict[str, Any]] = getattr(memory_class(name), "VARIANTS", {})
+    return found
+
+
 def load_memory(name: str, **options: Any) -> Memory:
     """A memory system by name.
 
@@ -77,10 +83,10 @@ def load_memory(name: str, **options: Any) -> Memory:
         if option not in allowed and option not in _GIVEN:
             raise UserError(f"memory {name} has no parameter {option!r}; {_near(option, sorted(allowed))}")
     if variant is not None:
-        variants: dict[str, dict[str, Any]] = getattr(made, "VARIANTS", {})
-        if variant not in variants:
-            raise UserError(f"memory {name} has no variant {variant!r}; {_near(variant, variants)}")
-        options = variants[variant] | options
+        known = variants(name)
+        if variant not in known:
+            raise UserError(f"memory {name} has no variant {variant!r}; {_near(variant, known)}")
+        options = known[variant] | options
     options = {key: value for key, value in options.items() if key in allowed}
     for given in _GIVEN:
         needed = given in allowed and allowed[given].default is inspect.Parameter.empty
@@ -106,4 +112,4 @@ def _near(value: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(names) or 'none'}"
 
 
-__all__ = ["NAMES", "SYSTEMS", "Gate", "Memory", "load_memory", "memory_class", "parameters"]
+__all__ = ["NAMES", "SYSTEMS", "Gate", "Memory", "load_memory", "memory_class", "parameters", "variants"]

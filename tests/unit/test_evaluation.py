@@ -416,3 +416,11 @@ def test_roles_may_have_models_of_their_own(tmp_path: Path, buttons: list[Button
     made = evaluate(config, out=tmp_path / "r", models=dict(models), progress=False)
     used = {(call.role, call.model) for episode in made.latest() for call in episode.calls}
     assert used == {("executor", "e"), ("curator", "c"), ("judge", "j")}
+
+
+def test_the_small_preset_takes_a_systems_set_for_small_models() -> None:
+    assert EvalConfig.make(memory="awm").variant == "small"
+    assert EvalConfig.make(memory="awm", preset="paper").variant is None
+    assert EvalConfig.make(memory="skillos", variant="port").variant == "port"
+    assert EvalConfig.make(memory="jitmem").variant is None
+    assert EvalConfig.make(**EvalConfig.make(memory="memp").request()) == EvalConfig.make(memory="memp")

@@ -196,6 +196,19 @@ def models_fetch(name: str, as_json: bool) -> None:
     emit(as_json, work, lambda result: f"{name} is ready in {result['path']}")
 
 
+@cli.command("memories")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@json_option
+def memories_command(names: tuple[str, ...], as_json: bool) -> None:
+    """Show what each memory system stores, when it writes, how it finds and shows, and its defaults."""
+    from .memories.page import pages, text
+
+    def show(result: dict[str, Any]) -> str:
+        return "\n\n".join(text(row["name"]) for row in result["rows"])
+
+    emit(as_json, lambda: {"rows": pages(*names)}, show)
+
+
 @cli.command("demo")
 @click.option(
     "--games",

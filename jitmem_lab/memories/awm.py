@@ -6,6 +6,8 @@ Found: Not at all: every workflow of the benchmark is shown.
 Shown: As a list in order of their first writing, so that the prompt's beginning stays the same from task to
     task. What exceeds the budget is left out and noted: kept are the workflows seen in most successes (the
     most general ones), among equals the newest.
+Costs: One call of the writer after a success, none before an episode; all workflows stand in the prompt at
+    every step.
 Source: arXiv 2409.07429; github.com/zorazrw/agent-workflow-memory. Temperature 1.0, 2,048 tokens, routines of
     two steps or more; online after each task that its judge calls a success, offline from the train split
     (here: a warm start). One template is represented once. The variant `small` is ours: a model of a few

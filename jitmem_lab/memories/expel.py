@@ -10,6 +10,8 @@ Written: after every episode by one model call where a failure and a success can
 Found: all rules, the most important first; successes by cosine between task sentences, 4 k of them fetched,
     of which the first k different tasks that are short enough are taken.
 Shown: the rules as a numbered list, then k = 2 successes as solved examples.
+Costs: None, one or two calls of the writer after an episode, none before it; the task is embedded before each
+    episode, and once for an attempt.
 Source: arXiv 2308.10144; github.com/LeapLabTHU/ExpeL (20 rules, sets of 8, 2 examples, all-mpnet-base-v2,
     at most 4 operations an answer, temperature 0, no reranker by default). The JitMem authors have no port
     of it. The variant `small` is for models of a few hundred million parameters: they add rules only.

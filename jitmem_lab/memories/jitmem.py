@@ -7,6 +7,8 @@ Found: By likeness of the task's sentence (BM25), the top k = 3; never a traject
     `retrieval` has cosine of embeddings and the controls, as for `raw`.
 Shown: A payload that a curator model writes for this very task out of the traces, once before the episode; it
     stands before every step and is kept nowhere but in the run's record.
+Costs: One call of the curator before each episode, none when a trace is written; only the payload lengthens
+    the executor's prompt. Dense retrieval embeds the task before an episode and each trace once.
 Source: The JitMem paper: k = 3, the curator at temperature 0.6, top-p 0.95, top-k 20, without thinking; the
     gate is the executor's model as judge. The preset `authors-code` sets what its code does otherwise.
 Chosen here: With nothing retrieved the curator is not asked (`on_empty="skip"`; the authors' code asks it).

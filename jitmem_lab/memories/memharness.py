@@ -10,6 +10,7 @@ Found: before an action the model writes a query between tags, or none: then the
     step. The 3 memories nearest to it by cosine, near-duplicates of a better one left out.
 Shown: by a second call the model weighs them and rebuilds a few sentences for this step alone, which are
     its payload; where it finds that nothing fits, there is none.
+Costs: Up to two calls at every step, and one after each episode; queries and memories are embedded.
 Source: arXiv 2607.28272; github.com/KnowledgeXLab/MemHarness, whose one model (Qwen2.5-7B) is trained to do
     all this; here it is prompted. As there: top 3 of 24, 1,200 characters, 0.85, 2 turns of history, 512
     tokens at 0.7. The variant `alfworld` is that of its ALFWorld run: no check for near-duplicates, since

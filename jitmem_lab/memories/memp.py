@@ -11,6 +11,8 @@ Written: After each episode. `build="script"` (the repository's `direct`): one c
     less than half of them, is deleted.
 Found: By embedding of the query (cosine of at least `min_score`), up to 10, out of at most 1,000.
 Shown: Query and workflow of each, best first, from step `from_step` on.
+Costs: One call of the writer after an episode that adds (two with `build="round"`), one for a rewriting; the
+    task is embedded before each episode, and once for a procedure.
 Source: arXiv 2508.06433, code zjunlp/MemP. Its defaults: 10 procedures out of 1,000, embeddings of
     text-embedding-3-small, score threshold 0.5, written at temperature 0.2 with 4,096 new tokens, success by
     the environment. There a use counts for the best of those shown only, and only that one is rewritten

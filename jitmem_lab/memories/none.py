@@ -4,6 +4,7 @@ Stores: Nothing.
 Written: Never.
 Found: Nothing is looked for.
 Shown: Nothing: the executor has its prompt and its window of turns.
+Costs: No model call.
 Source: The baseline of the JitMem paper's tables.
 Chosen here: Nothing.
 """

@@ -4,6 +4,7 @@ Stores: Nothing.
 Written: Never.
 Found: By the task's id, in the benchmark: its walkthrough or gold actions.
 Shown: As a solved example, a numbered list of actions, before every step.
+Costs: No model call.
 Source: A control of ours, not a memory and in no paper; its figures belong beside no system's.
 Chosen here: The form is that of a solved example, as `raw` shows a trace's actions.
 """

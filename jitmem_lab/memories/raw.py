@@ -8,6 +8,8 @@ Found: By likeness of the task's sentence (BM25), the top k = 3; never a traject
     found for another task, random traces, none.
 Shown: As they are, best first, before every step. Together they take at most `max_trace_tokens`; longer ones
     lose their middle.
+Costs: No model call; the traces lengthen the executor's prompt at every step. Dense retrieval embeds the task
+    before an episode and each trace once, distilled traces take one call each when they are written.
 Source: The control that the JitMem paper lacks: JitMem without its curator, with the paper's k and gate.
     Evo-Memory (arXiv 2511.20857) calls it ExpRAG. Distilled traces are the paper's ablation (table 9).
 Chosen here: 24,000 tokens at most for all traces. A trajectory goes in front of the executor as steps seen

@@ -7,6 +7,7 @@ Written: After every episode, by one model call; a success and a failure have a 
 Found: By the task alone, by cosine of sentence embeddings; the task at hand is embedded behind a line of
     instruction. The best record is taken (k = 1, at most 10).
 Shown: All items of the records found, best record first, as they were written.
+Costs: One call of the writer after each episode; the task is embedded before it and, once, after it.
 Source: arXiv 2509.25140; github.com/google-research/reasoning-bank (WebArena and SWE-bench). Extraction at
     temperature 1.0 as in the paper and its SWE-bench code (0.7 in its WebArena code). The variant `port` is
     that of the JitMem authors' harness: BM25 over words split at white space, k = 3, temperature 0.7, 1,024

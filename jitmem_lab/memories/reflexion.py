@@ -7,6 +7,7 @@ Found: By the task's id, never by likeness. So a task recalls its own earlier at
     the parameter exclude_own has no meaning here. In a single pass over distinct tasks it recalls nothing: it
     works in a stream in which tasks stand several times.
 Shown: The task's last k = 3 plans, oldest first.
+Costs: One call of the writer after a failure, none before an episode.
 Source: arXiv 2303.11366; github.com/noahshinn/reflexion (alfworld_runs). Temperature 0, 256 tokens, the last
     3 plans both shown and reflected on, the environment's own word as signal; there 10 trials over 134 games.
     The variant `small` is ours: a model of a few hundred million parameters continues a numbered list.

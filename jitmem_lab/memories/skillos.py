@@ -10,6 +10,8 @@ Written: After each episode, successful or not. The curator is given the task, t
     share of valid calls is kept with the write: the paper's training reward has it as a term.
 Found: BM25 over name and description, top 5.
 Shown: The skills as they are, at every step.
+Costs: One call of the curator after each episode, none before it; the skills stand in the prompt at every
+    step.
 Source: arXiv 2605.06614 (Google, UIUC, MIT; no official code). SkillOS-base is any prompted model as curator;
     SkillOS is the trained one: pass its checkpoint as `model` (`curator_model` of a run). It was trained with
     the calls new_skill_insert, skill_update and skill_delete, whose names are understood as well. Published:

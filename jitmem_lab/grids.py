@@ -172,7 +172,7 @@ def _worded(name: str, value: Any) -> str:
 
 def _slug(text: str) -> str:
     """`text` as part of a folder's name; a changed one gets a hash, so that two stay two."""
-    plain = re.sub(r"[^A-Za-z0-9._+]+", "_", text).strip("._")[:48]
+    plain = re.sub(r"[^A-Za-z0-9._+=]+", "_", text).strip("._")[:48]
     return plain if plain == text else f"{plain}_{content_hash(text, 4)}"
 
 

@@ -100,14 +100,14 @@ def bench_choose(states: int, threads: int, split: str, as_json: bool) -> None:
     type=click.IntRange(min=1),
     default=30,
     show_default=True,
-    help="Games, the same with and without.",
+    help="Games, the same under each.",
 )
 @click.option("--split", default="valid_seen", show_default=True, help="Split to play.")
 @click.option("--model", default="smol", show_default=True, help="The executor's model.")
 @click.option("-o", "--out", help="Folder in which the two runs are kept.")
 @json_option
 def bench_payload(games: int, split: str, model: str, out: str | None, as_json: bool) -> None:
-    """Success with no payload against the walkthrough as payload."""
+    """Success with no payload, a wrong one, a raw trace, and the walkthrough."""
 
     def work() -> dict[str, Any]:
         from .payload import run

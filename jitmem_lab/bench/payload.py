@@ -1,8 +1,9 @@
-"""Does the executor follow a payload? The same games with none and with the walkthrough as payload."""
+"""Does the executor follow a payload? The same games with none, a wrong one, a raw trace, and the right one."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,15 @@ from ..analysis import Interval, wilson
 from ..errors import InfrastructureError
 from ..evaluation import EvalConfig, evaluate
 from ..models import load_model
+
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "none": {"memory": "none"},
+    "another": {"memory": "oracle", "options": {"of": "another"}},
+    "raw": {"memory": "raw", "k": 1, "warm_start": 300},
+    "walkthrough": {"memory": "oracle"},
+}
+"""What stands in the prompt: nothing; another task's walkthrough; the most similar of 300 train traces as it
+is; the task's own walkthrough."""
 
 
 def difference_interval(won_a: int, won_b: int, n: int) -> Interval:
@@ -32,53 +42,55 @@ def run(
     out: str | Path | None = None,
     concurrency: int = 2,
     progress: bool = True,
-    memories: tuple[str, str] = ("none", "oracle"),
+    conditions: Mapping[str, dict[str, Any]] = CONDITIONS,
 ) -> dict[str, Any]:
-    """Success with no payload and with the walkthrough as payload, on the same games.
+    """Success under each condition, on the same games, and how far each is from the first.
 
     Args:
         games: Number of games from the start of order 0.
-        split: Split to play.
+        split: Split of ALFWorld to play.
         model: The executor's model.
-        out: Folder of the two run directories; None leaves none behind.
+        out: Folder of the run directories, one a condition; None leaves none behind.
         concurrency: Episodes at once.
         progress: Whether to draw a bar.
-        memories: The two that are compared.
+        conditions: Parameters of `EvalConfig` by name; the first is what the others are compared with.
+
+    Returns:
+        `model`, `split`, `games`, `wall_s`, and by condition `won`, `intervals` (95 % Wilson), `differences`
+        and `difference_intervals` (95 % Newcombe), and `clearly_more` than the first.
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch if out is None else out)
         llm = load_model(model, concurrency=concurrency)
         won, counts, seconds = {}, {}, 0.0
         try:
-            for memory in memories:
-                config = EvalConfig.make(memory=memory, split=split, games=games, model=model)
+            for name, parameters in conditions.items():
+                config = EvalConfig.make(split=split, games=games, model=model, **parameters)
                 played = evaluate(
                     config,
-                    out=folder / memory,
+                    out=folder / name,
                     concurrency=concurrency,
                     models={model: llm},
                     progress=progress,
                 ).summary()
-                won[memory] = played["outcomes"]["success"]
-                counts[memory] = won[memory] + played["outcomes"]["failure"]
+                won[name] = played["outcomes"]["success"]
+                counts[name] = won[name] + played["outcomes"]["failure"]
                 seconds += played["wall_seconds"] or 0.0
         finally:
             llm.close()
     if len(set(counts.values())) != 1:
         raise InfrastructureError(f"some episodes ended in errors ({counts} finished); run it again")
-    played_games = counts[memories[0]]
-    a, b = (won[memory] for memory in memories)
-    interval = difference_interval(a, b, played_games)
+    first, *others = conditions
+    n = counts[first]
+    apart = {name: difference_interval(won[first], won[name], n) for name in others}
     return {
         "model": model,
         "split": split,
-        "games": played_games,
+        "games": n,
         "won": won,
-        "intervals": {
-            memory: [round(x, 3) for x in wilson(won[memory], played_games)] for memory in memories
-        },
-        "difference": round((b - a) / played_games, 3),
-        "difference_interval": [round(x, 3) for x in interval],
-        "clearly_more": interval.low > 0,
+        "intervals": {name: [round(x, 3) for x in wilson(won[name], n)] for name in conditions},
+        "differences": {name: round((won[name] - won[first]) / n, 3) for name in others},
+        "difference_intervals": {name: [round(x, 3) for x in apart[name]] for name in others},
+        "clearly_more": {name: apart[name].low > 0 for name in others},
         "wall_s": round(seconds, 1),
     }

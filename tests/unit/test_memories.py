@@ -361,3 +361,17 @@ def test_raw_traces_are_cut_to_their_limit_and_the_cut_is_recorded(limit: int | 
     if not whole:
         assert sum(len(t.text) for t in recall.traces) <= 3 * limit + 9
         assert len(recall.payload) < 3 * limit + 1000
+
+
+def test_the_oracle_gives_the_own_solution_or_another_tasks() -> None:
+    bench = ButtonBenchmark(8)
+    task = bench.tasks()[2]
+    own = load_memory("oracle", benchmark=bench).recall(task, 0, Session())
+    other = load_memory("oracle", benchmark=bench, of="another").recall(task, 0, Session())
+    assert own.payload.startswith(f"Task: {task.description}\n")
+    assert other.payload.startswith(f"Task: {task.description}\n")
+    assert own.payload.endswith(bench.oracle(task)[0])
+    assert other.payload.endswith(bench.oracle(bench.tasks()[3])[0])
+    assert "b3" in other.notes["control"]
+    with pytest.raises(UserError, match="own or another"):
+        load_memory("oracle", benchmark=bench, of="none")

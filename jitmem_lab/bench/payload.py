@@ -1,4 +1,4 @@
-"""Does the executor follow a payload? The same games with none, a wrong one, a raw trace, and the right one."""
+"""Does the executor follow a payload? The same games with none, a wrong one, a raw trace, the right one."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ class RetrievedTrace(Record):
     rank: int
     """1 is the best."""
     score: float
-    """BM25 score (can be negative with the Okapi idf on tiny banks)."""
+    """BM25 score (can be negative with the Okapi idf on tiny banks), or cosine."""
     task_id: str
     """Task it was collected on."""
     description: str

@@ -116,3 +116,10 @@ def test_a_cache_that_cannot_be_written_does_not_matter(small, monkeypatch, tmp_
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert len(frozen.goals_at(small)) == 4
+
+
+def test_products_with_too_many_combinations_are_refused(monkeypatch):
+    monkeypatch.setattr("jitmem_lab.benchmarks.webshop.goals.MOST_GOALS", 5)
+    with pytest.raises(UserError, match=r"more than 5 combinations.*items_human_ins"):
+        shuffled(iter(range(10**9)))
+    assert sorted(shuffled(range(5))) == [0, 1, 2, 3, 4]

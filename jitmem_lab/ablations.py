@@ -12,7 +12,7 @@ from .comparison import Comparison, Group
 from .errors import UserError
 from .grids import Grid, duplicates
 from .published import CELLS, check_executors
-from .statistics import Metric, bootstrap, difference_interval, mean_std, over_orders, paired, value_table
+from .statistics import Metric, difference_interval, mean_std, over_orders, paired, rate_interval
 from .sweep import Sweep
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def ablation_groups(sweep: Sweep) -> dict[str, Group]:
 def _figures(group: Group, base: Group | None, metric: Metric, draws: int, seed: int) -> dict[str, str]:
     """Rate and difference of one metric, in percent and points."""
     what = "score" if metric == "reward" else "SR"
-    level = bootstrap(value_table(group.streams, metric).values, draws=draws, seed=seed)
+    level = rate_interval(group.streams, metric, draws=draws, seed=seed)
     pairs = None if base is None or base is group else paired(base.streams, group.streams, metric)
     gap = None if pairs is None else difference_interval(pairs, draws=draws, seed=seed)
     return {

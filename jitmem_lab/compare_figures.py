@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .compare_tables import short_model
 from .comparison import Comparison
 from .published import BENCHMARKS
 from .render import escape
@@ -53,7 +54,7 @@ def curve_figures(comparison: Comparison) -> list[Any]:
                 line={"color": colour, "dash": dash},
                 legendgroup=str(number),
             )
-        name = f"{BENCHMARKS.get(benchmark, benchmark)} {split}, executor {model}"
+        name = f"{BENCHMARKS.get(benchmark, benchmark)} {split}, executor {short_model(model)}"
         figures.append(_laid_out(figure, name))
     return figures
 

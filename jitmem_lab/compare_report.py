@@ -69,7 +69,7 @@ def compare_sections(
         Section(
             "rates",
             "Every rate with its interval",
-            "Shares, and their 95 % intervals by bootstrap over tasks and orders.",
+            "Shares with 95 % intervals by bootstrap over tasks and orders; Wilson's where nothing varies.",
             rates(comparison, draws, seed),
         ),
         Section(

@@ -12,15 +12,14 @@ from .published import BENCHMARKS, GPT, Published, check_executors, find, headin
 from .statistics import (
     Metric,
     Spread,
-    bootstrap,
     confusion,
     difference_interval,
     mcnemar_by_replicate,
     mean_std,
     over_orders,
     paired,
+    rate_interval,
     task_key,
-    value_table,
     wins_losses,
 )
 
@@ -71,7 +70,13 @@ def coverage(comparison: Comparison) -> pd.DataFrame:
 
 
 def _place(group: Group) -> dict[str, str]:
-    return {"model": group.model, "memory": group.label, "benchmark": group.benchmark, "split": group.split}
+    model = short_model(group.model)
+    return {"model": model, "memory": group.label, "benchmark": group.benchmark, "split": group.split}
+
+
+def short_model(name: str) -> str:
+    """A model's name without the address of its server."""
+    return name.partition("#")[2] or name
 
 
 def _metrics(group: Group) -> tuple[Metric, ...]:
@@ -84,7 +89,7 @@ def rates(comparison: Comparison, draws: int = 10_000, seed: int = 0) -> pd.Data
     for group in comparison.groups:
         for metric in _metrics(group):
             found = over_orders(group.streams, metric)
-            interval = bootstrap(value_table(group.streams, metric).values, draws=draws, seed=seed)
+            interval = rate_interval(group.streams, metric, draws=draws, seed=seed)
             rows.append(
                 {
                     **_place(group),
@@ -115,7 +120,8 @@ def table_1(comparison: Comparison, executors: Sequence[str] = ()) -> pd.DataFra
     groups = [group for group in comparison.groups if group.benchmark != "tau2"]
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for group in groups:
-        row = rows.setdefault((group.model, group.label), {"model": group.model, "memory": group.label})
+        row = rows.setdefault((group.model, group.label), {})
+        row |= {"model": short_model(group.model), "memory": group.label}
         for metric in _metrics(group):
             what = "score" if metric == "reward" else "SR"
             column = f"{BENCHMARKS.get(group.benchmark, group.benchmark)} {group.split} {what}"
@@ -136,7 +142,7 @@ def table_2(comparison: Comparison, paper: bool = True) -> pd.DataFrame:
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for model, label in dict.fromkeys((group.model, group.label) for group in groups):
         own = {g.split: g for g in groups if (g.model, g.label) == (model, label)}
-        row = {"model": model, "memory": label}
+        row = {"model": short_model(model), "memory": label}
         row |= {f"{s} SR": spread(over_orders(own[s].streams)) if s in own else NONE for s in splits}
         micro, macro = _averages([own[s] for s in splits]) if set(own) == set(splits) else ([], [])
         row |= {"micro average": spread(mean_std(micro)), "macro average": spread(mean_std(macro))}
@@ -242,7 +248,7 @@ def cost_table(comparison: Comparison, prices: Prices | None = None) -> pd.DataF
             for row in cost_rows(one, prices):
                 parts.setdefault((row["role"], row["phase"], row["model"]), []).append(row)
         for (role, phase, model), own in parts.items():
-            row = _place(group) | {"role": role, "phase": phase, "asked": model}
+            row = _place(group) | {"role": role, "phase": phase, "asked": short_model(model)}
             figures = [name for name in own[0] if name not in ("role", "phase", "model")]
             rows.append(row | {name: _share([each[name] for each in own], episodes) for name in figures})
     return _frame(rows)
@@ -266,7 +272,9 @@ def prefix_table(comparison: Comparison) -> pd.DataFrame:
                 counts = (row["prompts"], row["characters"], row["reusable"])
                 sums[key] = PrefixShare(*(a + b for a, b in zip(before, counts, strict=True)))
         for (model, role, phase), found in sums.items():
-            row = _place(group) | {"asked": model, "role": role, "phase": phase} | found._asdict()
+            row = (
+                _place(group) | {"asked": short_model(model), "role": role, "phase": phase} | found._asdict()
+            )
             rows.append(row | {"share %": percent(found.share)})
     return _frame(rows)
 
@@ -332,5 +340,5 @@ def task_table(comparison: Comparison, label: str, baseline: str = "none") -> pd
             frame = wins_losses(paired(base.streams, group.streams), told)
             better = frame["better"].map({"a": base.label, "b": group.label}).fillna(frame["better"])
             frame = frame.assign(better=better).rename(columns={"a": base.label, "b": group.label})
-            frames.append(frame.assign(model=group.model))
+            frames.append(frame.assign(model=short_model(group.model)))
     return pd.concat(frames, ignore_index=True) if frames else _frame([])

@@ -13,6 +13,7 @@ from .accounting import Account, account
 from .analysis import model_name
 from .errors import UserError
 from .memories import NAMES
+from .presets import PRESETS, preset_values
 from .records import Episode, to_json
 from .render import short_repr
 from .runs import Run, flatten
@@ -168,22 +169,35 @@ def _grouped(runs: Sequence[Run], notes: list[str]) -> list[Group]:
         found[tuple(map(str, names))][to_json(rest)].append(run)
     groups = []
     for (benchmark, split, model, memory), alike in found.items():
-        labels = _labels(memory, [_request(own[0]) for own in alike.values()])
+        labels = _labels(memory, benchmark, [_request(own[0]) for own in alike.values()])
         for label, own in zip(labels, alike.values(), strict=True):
             groups.append(Group(label, memory, benchmark, split, model, _replicates(own, notes)))
     place = {name: number for number, name in enumerate(NAMES)}
     return sorted(groups, key=lambda g: (g.model, g.benchmark, g.split, place.get(g.memory, 99), g.label))
 
 
-def _labels(memory: str, requests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The memory's name for each of several requests, with what differs among them."""
+def _labels(memory: str, benchmark: str, requests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The memory's name for each of several requests, with what differs among them.
+
+    What two presets set differently is told by the presets' names.
+    """
     names = dict.fromkeys(name for request in requests for name in request if name not in _REPLICATE)
     differ = [name for name in names if len({to_json(request.get(name)) for request in requests}) > 1]
+    if "preset" in differ:
+        chosen = {name for request in requests for name in _chosen(request, benchmark)}
+        differ = [name for name in differ if name in chosen]
     labels = []
     for request in requests:
         told = (f"{name}={_word(request.get(name))}" for name in differ)
         labels.append(" ".join([memory, ", ".join(told)]).strip())
     return labels
+
+
+def _chosen(request: Mapping[str, Any], benchmark: str) -> set[str]:
+    """Names of a request whose values don't come from its preset."""
+    preset = request.get("preset")
+    known = preset_values(str(preset), benchmark) if preset in PRESETS else {}
+    return {name for name, value in request.items() if name not in known or known[name] != value}
 
 
 def _word(value: Any) -> str:

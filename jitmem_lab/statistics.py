@@ -162,10 +162,10 @@ def bootstrap(
     With one replicate only tasks are drawn. Equal seeds give equal intervals.
 
     Returns:
-        None for fewer than two tasks, from which nothing can be told.
+        None for fewer than two tasks, or where all values are equal: it can't tell what it never saw.
     """
     rows, columns = values.shape
-    if columns < 2 or not np.isfinite(values).any():
+    if columns < 2 or _constant(values) is not None or not np.isfinite(values).any():
         return None
     known = np.isfinite(values).astype(float)
     filled = np.where(known > 0, values, 0.0)
@@ -183,8 +183,36 @@ def bootstrap(
     return Interval(float(low), float(high))
 
 
+def _constant(values: np.ndarray) -> float | None:
+    """The one value that there is, if there is but one."""
+    found = np.unique(values[np.isfinite(values)])
+    return float(found[0]) if len(found) == 1 else None
+
+
+def rate_interval(
+    streams: Streams, metric: Metric = "success", *, draws: int = 10_000, seed: int = 0
+) -> Interval | None:
+    """95 % interval of a system's mean, by `bootstrap` over tasks and replicates.
+
+    Where all was won or all lost: Wilson's interval for that many tasks, each counted once.
+    """
+    found = value_table(streams, metric)
+    constant = _constant(found.values)
+    if constant in (0.0, 1.0):
+        tasks = int(np.isfinite(found.values).any(axis=0).sum())
+        return wilson(tasks if constant else 0, tasks)
+    return bootstrap(found.values, draws=draws, seed=seed)
+
+
 def difference_interval(pairs: Pairs, *, draws: int = 10_000, seed: int = 0) -> Interval | None:
-    """95 % interval of the mean of b - a, by `bootstrap` over tasks and replicates."""
+    """95 % interval of the mean of b - a, by `bootstrap` over tasks and replicates.
+
+    Where no pair differs, or all do in the same way: what Wilson's limit for 0 of so many tasks leaves open.
+    """
+    constant = _constant(pairs.b - pairs.a)
+    if constant in (-1.0, 0.0, 1.0):
+        room = wilson(0, len(pairs.tasks)).high
+        return Interval(max(-1.0, constant - room), min(1.0, constant + room))
     return bootstrap(pairs.b - pairs.a, draws=draws, seed=seed)
 
 

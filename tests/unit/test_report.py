@@ -23,6 +23,7 @@ from jitmem_lab.compare_report import compare_sections
 from jitmem_lab.compare_tables import table_1
 from jitmem_lab.comparison import Comparison
 from jitmem_lab.errors import UserError
+from jitmem_lab.presets import preset_values
 from jitmem_lab.published import CELLS, EXECUTORS, GPT, QWEN, find, published_frame
 from jitmem_lab.report import Section, latex_escape, table_html, to_csv, to_html, to_latex, write_report
 from jitmem_lab.runs import Run
@@ -385,6 +386,14 @@ def test_runs_that_differ_in_more_than_order_are_told_apart(tmp_path: Path) -> N
     assert one is comparison.groups[1]
     assert comparison.baseline(comparison.groups[0], "none") is None
     assert comparison.baseline(comparison.groups[1], "jitmem") is None
+
+
+def test_presets_are_told_by_their_names(tmp_path: Path) -> None:
+    for preset, k in (("paper", 3), ("small", 3), ("small", 5)):
+        asked = {"preset": preset, **preset_values(preset, "alfworld"), "k": k}
+        make_run(tmp_path / f"{preset}-{k}", "alfworld", "valid_seen", "raw", 0, **asked)
+    labels = [group.label for group in Comparison.read(tmp_path).groups]
+    assert labels == ["raw preset=paper, k=3", "raw preset=small, k=3", "raw preset=small, k=5"]
 
 
 @pytest.mark.parametrize("where", ["nowhere", "empty"])

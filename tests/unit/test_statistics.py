@@ -26,6 +26,7 @@ from jitmem_lab.statistics import (
     mean_std,
     over_orders,
     paired,
+    rate_interval,
     task_key,
     value,
     value_table,
@@ -152,10 +153,10 @@ def test_the_interval_resamples_orders_and_tasks() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from("wl"), min_size=2, max_size=30), st.integers(0, 3))
 def test_the_interval_holds_the_mean_and_equal_seeds_give_equal_ones(outcomes: list[str], seed: int) -> None:
-    values = value_table({0: stream("".join(outcomes))}).values
-    low, high = bootstrap(values, draws=2000, seed=seed) or (0, 0)
-    assert 0 <= low <= values.mean() <= high <= 1
-    assert bootstrap(values, draws=2000, seed=seed) == (low, high)
+    streams = {0: stream("".join(outcomes))}
+    low, high = rate_interval(streams, draws=2000, seed=seed) or (2, 2)
+    assert 0 <= low <= value_table(streams).values.mean() <= high <= 1
+    assert rate_interval(streams, draws=2000, seed=seed) == (low, high)
 
 
 def test_a_paired_interval_is_narrower_than_the_systems_apart() -> None:
@@ -174,6 +175,22 @@ def test_no_interval_from_nothing_or_one_task() -> None:
     assert bootstrap(np.zeros((1, 0))) is None
     assert bootstrap(np.zeros((3, 1))) is None
     assert bootstrap(np.full((2, 5), np.nan)) is None
+    assert bootstrap(np.ones((2, 5))) is None
+    assert rate_interval({}) is None
+
+
+def test_where_nothing_varies_the_interval_says_how_little_is_known() -> None:
+    lost, won = {0: stream("l" * 20), 1: stream("l" * 20)}, {0: stream("w" * 20), 1: stream("w" * 20)}
+    assert rate_interval(lost) == wilson(0, 20)
+    assert rate_interval(won) == wilson(20, 20)
+    room = wilson(0, 20).high
+    assert difference_interval(paired(lost, lost)) == (-room, room)
+    assert difference_interval(paired(lost, won)) == (1 - room, 1)
+    assert difference_interval(paired(won, lost)) == (-1, room - 1)
+    mixed = {0: stream("w" + "l" * 19)}
+    assert difference_interval(paired(mixed, mixed)) == (-room, room)
+    half = {0: [episode(str(n), "l", reward=0.5) for n in range(3)]}
+    assert rate_interval(half, "reward") is None
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:

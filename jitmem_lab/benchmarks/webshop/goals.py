@@ -106,7 +106,7 @@ def shuffled(goals: Iterable[Goal]) -> list[Goal]:
     listed = list(itertools.islice(goals, MOST_GOALS + 1))
     if len(listed) > MOST_GOALS:
         raise UserError(
-            f"these products have more than {MOST_GOALS:,} combinations of options, each a goal: put the human "
+            f"these products have more than {MOST_GOALS:,} combinations of options, each a goal: put human "
             "goals (items_human_ins.json) beside them, or take fewer products"
         )
     random.Random(SHUFFLE_SEED).shuffle(listed)

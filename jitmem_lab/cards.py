@@ -69,7 +69,11 @@ def _rows(request: dict[str, Any]) -> list[Row]:
     from .presets import PRESETS, preset_values
 
     name = request.get("preset")
-    known = preset_values(name, str(request.get("benchmark"))) if name in PRESETS else {}
+    known = (
+        preset_values(name, str(request.get("benchmark")), str(request.get("memory")))
+        if name in PRESETS
+        else {}
+    )
     return [
         Row(key, value, f"preset {name}" if key in known and known[key] == value else "chosen")
         for key, value in request.items()

@@ -162,12 +162,12 @@ class EvalConfig(BaseModel):
         benchmark = str(parameters.get("benchmark", cls.model_fields["benchmark"].default))
         if parameters.get("split") is None:
             parameters["split"] = default_split(benchmark)
-        _known("memory", parameters.get("memory", cls.model_fields["memory"].default), NAMES)
+        memory = parameters.get("memory", cls.model_fields["memory"].default)
+        _known("memory", memory, NAMES)
         if preset == "small" and parameters.get("variant") is None:
-            memory = parameters.get("memory", cls.model_fields["memory"].default)
             parameters["variant"] = "small" if "small" in variants(memory) else None
         try:
-            config = cls(**(preset_values(preset, benchmark) | parameters))
+            config = cls(**(preset_values(preset, benchmark, memory) | parameters))
         except ValidationError as error:
             first = error.errors()[0]
             where, given = str(first["loc"][0]), first["input"]

@@ -93,6 +93,11 @@ Published: 30 turns in ALFWorld and WebShop, 200 and batches of 5 in τ², no th
 calls tools and sees the whole conversation, as its official agent does."""
 
 
-def preset_values(name: str, benchmark: str) -> dict[str, Any]:
-    """The values of a preset on a benchmark."""
-    return PRESETS[name] | BY_BENCHMARK[name].get(benchmark, {})
+WRITING = ("reasoningbank", "skillos", "memp", "awm", "expel", "memharness", "reflexion")
+"""Memory systems that ask a model for each demonstration: a small one takes ten seconds or more for it."""
+
+
+def preset_values(name: str, benchmark: str, memory: str = "") -> dict[str, Any]:
+    """The values of a preset on a benchmark, with a memory system."""
+    less = {"warm_start": 10} if name == "small" and memory in WRITING else {}
+    return PRESETS[name] | BY_BENCHMARK[name].get(benchmark, {}) | less

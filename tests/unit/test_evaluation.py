@@ -12,6 +12,7 @@ from jitmem_lab import evaluation
 from jitmem_lab.analysis import results_table
 from jitmem_lab.errors import UserError
 from jitmem_lab.evaluation import EvalConfig, evaluate, make_memory, rerun
+from jitmem_lab.memories import NAMES, parameters
 from jitmem_lab.models import load_model
 from jitmem_lab.presets import AUTHORS_CODE, PAPER, PRESETS, SMALL, preset_values
 from jitmem_lab.runs import Run, diff
@@ -420,6 +421,10 @@ def test_roles_may_have_models_of_their_own(tmp_path: Path, buttons: list[Button
 
 def test_the_small_preset_takes_a_systems_set_for_small_models() -> None:
     assert EvalConfig.make(memory="awm").variant == "small"
+    starts = {name: EvalConfig.make(memory=name).warm_start for name in NAMES}
+    writing = {name for name in NAMES if "model" in parameters(name)}
+    assert {name for name, start in starts.items() if start == 10} == writing
+    assert {start for name, start in starts.items() if name not in writing} == {100}
     assert EvalConfig.make(memory="awm", preset="paper").variant is None
     assert EvalConfig.make(memory="skillos", variant="port").variant == "port"
     assert EvalConfig.make(memory="jitmem").variant is None

@@ -27,7 +27,7 @@ class Row(NamedTuple):
     value: Any
     """Its value."""
     origin: str
-    """`preset NAME`, or `chosen` where it differs from the preset or the preset leaves it open."""
+    """`preset NAME`; `default` where the preset says nothing; `chosen` where it differs from either."""
 
 
 class Card(NamedTuple):
@@ -66,18 +66,22 @@ def card(run: Run) -> Card:
 
 
 def _rows(request: dict[str, Any]) -> list[Row]:
+    from .evaluation import EvalConfig
     from .presets import PRESETS, preset_values
 
     name = request.get("preset")
-    known = (
-        preset_values(name, str(request.get("benchmark")), str(request.get("memory")))
-        if name in PRESETS
-        else {}
-    )
-    return [
-        Row(key, value, f"preset {name}" if key in known and known[key] == value else "chosen")
-        for key, value in request.items()
-    ]
+    about = (str(request.get("benchmark")), str(request.get("memory")))
+    known = preset_values(name, *about) if name in PRESETS else {}
+    usual = {
+        key: field.get_default(call_default_factory=True) for key, field in EvalConfig.model_fields.items()
+    }
+
+    def origin(key: str, value: Any) -> str:
+        if key in known:
+            return f"preset {name}" if known[key] == value else "chosen"
+        return "default" if key in usual and usual[key] == value else "chosen"
+
+    return [Row(key, value, origin(key, value)) for key, value in request.items()]
 
 
 def cautions(settings: dict[str, Any], told_with: dict[str, Any]) -> list[str]:

@@ -56,6 +56,8 @@ def test_each_value_says_where_it_comes_from() -> None:
     assert rows["task_key"] == Row("task_key", "scenario", "preset authors-code")
     assert rows["max_steps"] == Row("max_steps", 200, "preset authors-code")
     assert rows["split"].origin == "chosen"
+    assert rows["seed"] == Row("seed", 0, "default")
+    assert rows["options"] == Row("options", {}, "default")
 
 
 def test_a_run_without_a_request_has_no_rows() -> None:

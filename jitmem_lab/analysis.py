@@ -147,6 +147,7 @@ def summarise(run: Run) -> dict[str, Any]:
     total = int(run.settings.get("tasks", {}).get("count", scored))
     return {
         "run": str(run.path),
+        "cautions": list(run.card().cautions),
         "state": status.get("state"),
         "benchmark": run.settings.get("benchmark", {}).get("name"),
         "split": run.settings.get("benchmark", {}).get("split"),

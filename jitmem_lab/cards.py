@@ -60,9 +60,11 @@ def card(run: Run) -> Card:
     memory = run.settings.get("memory") or {}
     title = f"{bench.get('name')} {bench.get('split')} · memory {memory.get('name')}"
     request = run.config.get("request") or {}
-    return Card(
-        title, tuple(cautions(run.settings, run.config.get("told_with") or {})), tuple(_rows(request))
-    )
+    said = cautions(run.settings, run.config.get("told_with") or {})
+    owed = run.status().get("owed", 0)
+    if owed:
+        said.append(f"{owed} episodes are owed: run it again to play what is missing")
+    return Card(title, tuple(said), tuple(_rows(request)))
 
 
 def _rows(request: dict[str, Any]) -> list[Row]:
@@ -102,4 +104,7 @@ def cautions(settings: dict[str, Any], told_with: dict[str, Any]) -> list[str]:
     warm = (settings.get("warm_start") or {}).get("count", 0)
     if warm:
         said.append(f"the bank began with {warm} solved demonstrations of the train split")
+    played = (settings.get("warm_start") or {}).get("of_played_tasks", 0)
+    if played:
+        said.append(f"{played} of these demonstrations are of tasks that are played here")
     return said

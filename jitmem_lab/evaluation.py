@@ -275,6 +275,8 @@ def make_benchmark(config: EvalConfig, model: Any) -> Benchmark:
         options["user_model"] = model(config.user_model)
     if "task_key" in taken:
         options["task_key"] = config.task_key
+    elif config.task_key != preset_values(config.preset, config.benchmark)["task_key"]:
+        raise UserError(f"benchmark {config.benchmark} has no hidden scenario; leave task_key out")
     return load_benchmark(config.benchmark, split=config.split, **options)
 
 

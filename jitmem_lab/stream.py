@@ -125,6 +125,7 @@ def run_stream(
         "warm_start": {
             "count": len(warm_start),
             "hash": content_hash([t.hash for t in warm_start]),
+            "of_played_tasks": len({t.task.task_id for t in warm_start} & {t.task_id for t in stream}),
         },
         "batch_size": batch_size,
         "seed": seed,

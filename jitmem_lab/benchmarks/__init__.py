@@ -34,17 +34,21 @@ def default_split(name: str) -> str:
     """The split that is played unless another is asked for; one that needs no data.
 
     Args:
-        name: As for `load_benchmark`. One's own benchmark says it as the default of its `split` argument.
+        name: As for `load_benchmark`. One's own benchmark says it as the default of its `split` argument;
+            else it is the last of its `splits`.
 
     Raises:
         UserError: Unknown name, or a benchmark of one's own that has no default.
     """
     if ":" not in name:
         return _known(name).split
-    split = inspect.signature(_factory(name)).parameters.get("split")
-    if split is None or not isinstance(split.default, str):
-        raise UserError(f"{name} has no default split: give one, or a default to its split argument")
-    return split.default
+    factory = _factory(name)
+    split = inspect.signature(factory).parameters.get("split")
+    if split is not None and isinstance(split.default, str):
+        return split.default
+    if not getattr(factory, "splits", ()):
+        raise UserError(f"{name} names no splits: give one, or a default to its split argument")
+    return str(factory.splits[-1])
 
 
 def benchmark_parameters(name: str) -> list[str]:

@@ -173,6 +173,8 @@ class RawMemory:
         """
         own = (asking or task).task_id if self.exclude_own else None
         other = task.task_id if self.exclude_own and asking is not None else None
+        if k is not None and k < 1:
+            raise UserError(f"k must be 1 or more, not {k}; a run without traces is retrieval='empty'")
         found = self.retriever.find(task, k or self.k, snapshot, session, own, other)
         pairs = [(self.bank.get(hit.id), hit.score) for hit in found.hits]
         traces = tuple(

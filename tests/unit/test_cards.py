@@ -17,6 +17,10 @@ class FakeRun:
     def __init__(self, settings: dict[str, Any], request: dict[str, Any] | None = None) -> None:
         self.settings = settings
         self.config = {"request": request}
+        self.owed = 0
+
+    def status(self) -> dict[str, Any]:
+        return {"owed": self.owed}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +38,7 @@ class FakeRun:
         *(({"memory": {"retrieval": how}}, f"control: {how} retrieval") for how in CONTROLS),
         ({"memory": {"payload_of": "another"}}, "control: the payload is made for another task"),
         ({"warm_start": {"count": 7}}, "7 solved demonstrations"),
+        ({"warm_start": {"of_played_tasks": 3}}, "3 of these demonstrations are of tasks that are played"),
     ],
 )
 def test_what_must_be_told(settings: dict[str, Any], says: str) -> None:
@@ -58,6 +63,12 @@ def test_each_value_says_where_it_comes_from() -> None:
     assert rows["split"].origin == "chosen"
     assert rows["seed"] == Row("seed", 0, "default")
     assert rows["options"] == Row("options", {}, "default")
+
+
+def test_owed_episodes_are_told() -> None:
+    run = FakeRun({})
+    run.owed = 2
+    assert card(run).cautions == ("2 episodes are owed: run it again to play what is missing",)  # type: ignore[arg-type]
 
 
 def test_a_run_without_a_request_has_no_rows() -> None:

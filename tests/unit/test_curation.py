@@ -282,26 +282,15 @@ def test_an_unknown_prompt_is_refused(name: str, says: str) -> None:
 
 
 def test_every_shipped_prompt_has_messages() -> None:
-    fields = dict.fromkeys(
-        (
-            "task",
-            "traces",
-            "trace",
-            "result",
-            "advice",
-            "turns",
-            "history",
-            "observation",
-            "admissible",
-            "steps",
-            "rules",
-            "tools",
-        ),
-        "",
-    )
+    general = {"task", "trace", "traces", "result", "records"}
+    acting = {"advice", "turns", "history", "observation", "admissible", "steps", "rules", "tools"}
+    systems = {"workflow", "skills", "plans", "memories", "judgement", "full", "events"}
     assert len(names()) >= 8
     for name in names():
-        assert load_prompt(name).messages(**fields)
+        prompt = load_prompt(name)
+        used = set(re.findall(r"\{([a-z_]+)\}", prompt.text))
+        assert used <= general | acting | systems, f"{name} uses a field that nobody gives"
+        assert prompt.messages(**dict.fromkeys(used, ""))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """The streaming loop: batches, one frozen snapshot a batch, three outcomes, resume.
 
 Inside a batch all tasks see the same snapshot of memory; writes happen after it, in task order,
-whatever order they finished in. So results depend on neither concurrency nor interruptions.
+whatever order they finished in. So results depend on neither concurrency nor interruptions. An episode in
+error does not hold the stream up: it is owed, and the batches after it are played without its trace.
 """
 
 from __future__ import annotations
@@ -306,7 +307,8 @@ class _Stream:
         unwritten = [slot for slot in slots if slot.key not in self.written]
         if not owed and not unwritten:
             return
-        tokens = [done.snapshot for done in known if done.snapshot is not None]
+        # the snapshot that the batch's finished episodes saw; those in error have seen nothing that counts
+        tokens = [done.snapshot for done in known if done.snapshot is not None and done.outcome != "error"]
         snapshot = tokens[0] if tokens else self.memory.snapshot()
         fresh: dict[str, Episode] = {}
         self.running = {pool.submit(self._episode, slot, snapshot) for slot in owed}

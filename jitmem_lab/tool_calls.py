@@ -10,6 +10,8 @@ from typing import Any
 
 from .records import Call, Message, Tool, ToolCall
 
+MOST_LEVELS = 320
+"""Levels of lists and objects that an argument may have: deeper ones break those that read them."""
 _HEAD = re.compile(r"\s*[A-Za-z_]\w*\s*\(")
 _NAMES = {"true": True, "false": False, "null": None, "NaN": float("nan"), "Infinity": float("inf")}
 
@@ -69,7 +71,15 @@ def parse_call(text: str) -> ToolCall | None:
         arguments = json.loads(json.dumps(given, ensure_ascii=False))
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
-    return ToolCall(name=tree.func.id, arguments=arguments)
+    return None if too_deep(arguments) else ToolCall(name=tree.func.id, arguments=arguments)
+
+
+def too_deep(value: Any, limit: int = MOST_LEVELS) -> bool:
+    """Whether lists and objects stand in each other more than `limit` levels deep."""
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return limit == 0 or any(too_deep(one, limit - 1) for one in inner)
 
 
 class _Names(ast.NodeTransformer):
@@ -90,7 +100,7 @@ def _from_json(text: str) -> ToolCall | None:
     name = given.get("name")
     if not isinstance(name, str) or not name or not isinstance(arguments, dict):
         return None
-    return ToolCall(name=name, arguments=arguments)
+    return None if too_deep(arguments) else ToolCall(name=name, arguments=arguments)
 
 
 def message_text(message: Message) -> str:

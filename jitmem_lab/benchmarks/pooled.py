@@ -186,9 +186,32 @@ class PooledEnv:
         self.close()
 
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "admissible": (list, tuple),
+    "reward": (float, int),
+    "done": (bool,),
+    "success": (bool,),
+    "parts": (dict,),
+}
+
+
 def observation(answer: Any) -> Observation:
-    """What a worker answered, as an observation."""
-    seen = Observation(**answer) if isinstance(answer, dict) else Observation(*answer)
+    """What a worker answered, as an observation.
+
+    Raises:
+        UserError: The environment's `reset` or `step` gives something else.
+    """
+    try:
+        seen = Observation(**answer) if isinstance(answer, dict) else Observation(*answer)
+    except TypeError as error:
+        raise UserError(f"reset() and step() give the fields of an Observation: {error}") from None
+    for field, kinds in _KINDS.items():
+        if not isinstance(getattr(seen, field), kinds):
+            raise UserError(
+                f"reset() and step() give a {field} of another type than {kinds[0].__name__}: "
+                f"{getattr(seen, field)!r:.80}"
+            )
     return seen._replace(
         admissible=tuple(seen.admissible), reward=float(seen.reward), tools=tuple(seen.tools)
     )

@@ -514,3 +514,15 @@ def test_each_call_says_in_which_phase_it_was_made(tmp_path):
     phases = episode.usage(by="phase")
     assert set(phases) == {"recall", "act", "judge"}
     assert sum(u.calls for u in phases.values()) == sum(u.calls for u in episode.usage().values())
+
+
+def test_after_an_outage_the_resumed_run_is_an_undisturbed_one(tmp_path):
+    """A server that was down for a while costs nothing but time, if no episode ended meanwhile."""
+    down = ButtonBenchmark(20, broken=lambda task: True)
+    stream(tmp_path / "r", bench=down, memory="raw", batch_size=4)
+    resumed = stream(tmp_path / "r", bench=ButtonBenchmark(20), memory="raw", batch_size=4)
+    fresh = stream(tmp_path / "f", bench=ButtonBenchmark(20), memory="raw", batch_size=4)
+    snapshots = [sorted({e.snapshot for e in run.latest()}) for run in (resumed, fresh)]
+    assert snapshots[0] == snapshots[1]
+    assert snapshots[0][-1] > 0
+    assert results_table(resumed.latest()) == results_table(fresh.latest())

@@ -153,3 +153,11 @@ def test_tools_are_listed_one_a_line_with_types_and_what_may_be_left_out() -> No
     assert 'unit: "C" or "F"' in second
     assert "tags: list of string" in second
     assert tools_text([]) == ""
+
+
+@pytest.mark.parametrize("levels", [400, 700])
+def test_arguments_nested_beyond_reason_are_no_call(levels: int) -> None:
+    deep = "[" * levels + "1" + "]" * levels
+    assert parse_call(f"book(user={deep})") is None
+    assert parse_call('{"name": "book", "arguments": {"user": ' + deep + "}}") is None
+    assert parse_call("book(user=" + "[" * 40 + "1" + "]" * 40 + ")") is not None

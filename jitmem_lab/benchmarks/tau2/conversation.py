@@ -255,7 +255,8 @@ class Conversation:
         if reason == TerminationReason.AGENT_STOP:
             text, speaker = "The agent has ended the task.", ""
         else:
-            text, speaker = str(message.content or ""), message.role
+            # several tool results at once come without a text or a role of their own
+            text, speaker = str(getattr(message, "content", "") or ""), getattr(message, "role", "assistant")
             if speaker == "assistant":
                 text, speaker = "", ""
         if premature(reason):

@@ -76,10 +76,13 @@ def parse_call(text: str) -> ToolCall | None:
 
 def too_deep(value: Any, limit: int = MOST_LEVELS) -> bool:
     """Whether lists and objects stand in each other more than `limit` levels deep."""
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return limit == 0 or any(too_deep(one, limit - 1) for one in inner)
+    level = [value]
+    for _ in range(limit + 1):
+        level = [one for one in level if isinstance(one, dict | list)]
+        if not level:
+            return False
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return True
 
 
 class _Names(ast.NodeTransformer):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..records import Message, Sampling, ToolCall, Usage, content_hash, to_json
+from ..tool_calls import too_deep
 from .base import Reply, Tool
 from .rendering import clean_text
 from .retrying import Again
@@ -182,12 +183,7 @@ def _arguments(given: Any) -> dict[str, Any]:
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
         return {"": raw}
-    return value if isinstance(value, dict) and not _deeper(value, 50) else {"": raw}
-
-
-def _deeper(value: Any, levels: int) -> bool:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels == 0 or any(_deeper(one, levels - 1) for one in inner)
+    return value if isinstance(value, dict) and not too_deep(value, 50) else {"": raw}
 
 
 def usage(answer: dict[str, Any]) -> Usage:

@@ -69,11 +69,14 @@ def card(run: Run) -> Card:
 
 def _rows(request: dict[str, Any]) -> list[Row]:
     from .evaluation import EvalConfig
+    from .memories import SYSTEMS
     from .presets import PRESETS, preset_values
 
     name = request.get("preset")
-    about = (str(request.get("benchmark")), str(request.get("memory")))
-    known = preset_values(name, *about) if name in PRESETS else {}
+    memory = request.get("memory")
+    known = {}
+    if name in PRESETS and memory in SYSTEMS:
+        known = preset_values(name, str(request.get("benchmark")), memory)
     usual = {
         key: field.get_default(call_default_factory=True) for key, field in EvalConfig.model_fields.items()
     }
@@ -104,7 +107,7 @@ def cautions(settings: dict[str, Any], told_with: dict[str, Any]) -> list[str]:
     warm = (settings.get("warm_start") or {}).get("count", 0)
     if warm:
         said.append(f"the bank began with {warm} solved demonstrations of the train split")
-    played = (settings.get("warm_start") or {}).get("of_played_tasks", 0)
+    played = told_with.get("demonstrations_of_played_tasks", 0)
     if played:
         said.append(f"{played} of these demonstrations are of tasks that are played here")
     return said

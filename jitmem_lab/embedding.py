@@ -131,22 +131,13 @@ class ServedEmbedder:
     """Texts a request."""
 
     def __init__(self, rest: str, *, timeout: float = 60.0, retries: int = 5) -> None:
-        import openai
-
         from .models.endpoint import Endpoint
 
         self._at = Endpoint.parse(rest)
         self.name = self._at.name
         self._retries = retries
         self._stop = threading.Event()
-        self._client = openai.OpenAI(
-            base_url=self._at.url,
-            api_key=self._at.key,
-            default_query=self._at.query or None,
-            default_headers=self._at.headers or None,
-            timeout=timeout,
-            max_retries=0,
-        )
+        self._client = self._at.client(timeout)
 
     def embed(self, texts: Sequence[str]) -> Embedded:
         """One vector a text."""

@@ -164,8 +164,8 @@ class EvalConfig(BaseModel):
             parameters["split"] = default_split(benchmark)
         memory = parameters.get("memory", cls.model_fields["memory"].default)
         _known("memory", memory, NAMES)
-        if preset == "small" and parameters.get("variant") is None:
-            parameters["variant"] = "small" if "small" in variants(memory) else None
+        if parameters.get("variant") is None:  # as with the split: None leaves it to the preset
+            parameters.pop("variant", None)
         try:
             config = cls(**(preset_values(preset, benchmark, memory) | parameters))
         except ValidationError as error:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from .benchmarks.acting import act
+from .benchmarks.acting import act, finished
 from .benchmarks.base import Env, Observation, told
 from .errors import UserError
 from .execution_tools import actions, conversation, fitted, raw_without_thinking, token_scale
@@ -213,15 +213,7 @@ class Executor:
                     on_step(step)
                 if now.done or len(past) >= limit:
                     break
-        return Trajectory(
-            task=task,
-            steps=tuple(past),
-            final_observation=now.text,
-            outcome="success" if now.success else "failure",
-            reward=now.reward,
-            parts=now.parts,
-            environment=environment,
-        )
+        return finished(task, past, now, environment)
 
     def _decide(
         self,

@@ -93,11 +93,17 @@ Published: 30 turns in ALFWorld and WebShop, 200 and batches of 5 in τ², no th
 calls tools and sees the whole conversation, as its official agent does."""
 
 
-WRITING = ("reasoningbank", "skillos", "memp", "awm", "expel", "memharness", "reflexion")
-"""Memory systems that ask a model for each demonstration: a small one takes ten seconds or more for it."""
+def preset_values(name: str, benchmark: str, memory: str = "none") -> dict[str, Any]:
+    """The values of a preset on a benchmark, with a memory system.
 
+    With `small`, a system's variant for small models is taken where it has one; one that asks a model about
+    each demonstration gets 10 of them, since a small model takes ten seconds or more for each.
+    """
+    from .memories import parameters, variants
 
-def preset_values(name: str, benchmark: str, memory: str = "") -> dict[str, Any]:
-    """The values of a preset on a benchmark, with a memory system."""
-    less = {"warm_start": 10} if name == "small" and memory in WRITING else {}
-    return PRESETS[name] | BY_BENCHMARK[name].get(benchmark, {}) | less
+    own: dict[str, Any] = {}
+    if name == "small" and "small" in variants(memory):
+        own["variant"] = "small"
+    if name == "small" and "model" in parameters(memory):
+        own["warm_start"] = 10
+    return PRESETS[name] | BY_BENCHMARK[name].get(benchmark, {}) | own

@@ -117,6 +117,8 @@ def run_stream(
         )
     about = benchmark.provenance()
     told_with: dict[str, Any] = {name: about.pop(name, None) for name in ("notes", "floors")}
+    played = {task.task_id for task in stream}
+    told_with["demonstrations_of_played_tasks"] = len(played & {t.task.task_id for t in warm_start})
     settings = {
         "benchmark": about | {"name": benchmark.name, "split": benchmark.split},
         "tasks": {"count": len(stream), "hash": content_hash([task.hash for task in stream])},
@@ -126,7 +128,6 @@ def run_stream(
         "warm_start": {
             "count": len(warm_start),
             "hash": content_hash([t.hash for t in warm_start]),
-            "of_played_tasks": len({t.task.task_id for t in warm_start} & {t.task_id for t in stream}),
         },
         "batch_size": batch_size,
         "seed": seed,

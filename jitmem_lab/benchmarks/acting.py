@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from ..parsing import match_admissible
-from ..records import Step
+from ..records import Step, Task, Trajectory
 from .base import Env, Observation
 
 NO_ACTION = "Nothing happens. (No command was given.)"
@@ -37,3 +38,19 @@ def act(env: Env, now: Observation, raw: str, action: str) -> tuple[Step, Observ
         speaker=now.speaker,
     )
     return step, after
+
+
+def finished(
+    task: Task, steps: Sequence[Step], last: Observation, environment: str, source: str = "executor"
+) -> Trajectory:
+    """The trajectory of an attempt that ended with `last`."""
+    return Trajectory(
+        task=task,
+        steps=tuple(steps),
+        final_observation=last.text,
+        outcome="success" if last.success else "failure",
+        reward=last.reward,
+        parts=last.parts,
+        environment=environment,
+        source=source,
+    )

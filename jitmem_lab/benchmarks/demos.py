@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ..data import cache_dir
 from ..errors import InfrastructureError
 from ..records import Step, Task, Trajectory, content_hash
-from .acting import act
+from .acting import act, finished
 from .base import Benchmark, Env, told
 
 
@@ -24,16 +24,7 @@ def play_actions(env: Env, task: Task, actions: list[str], environment: str) -> 
         steps.append(step)
         if seen.done:
             break
-    return Trajectory(
-        task=task,
-        steps=tuple(steps),
-        final_observation=seen.text,
-        outcome="success" if seen.success else "failure",
-        reward=seen.reward,
-        parts=seen.parts,
-        environment=environment,
-        source="oracle",
-    )
+    return finished(task, steps, seen, environment, "oracle")
 
 
 def demonstrations(benchmark: Benchmark, tasks: list[Task], concurrency: int) -> list[Trajectory]:

@@ -40,15 +40,6 @@ def random_policy(seed: int, idle: str = "look") -> Policy:
     return lambda observation: rng.choice(observation.admissible) if observation.admissible else idle
 
 
-def floor_policy(name: str, seed: int = 0, noop: str = "look") -> Policy:
-    """The policy called `noop` or `random`; `noop` is the benchmark's own idle action."""
-    if name == "noop":
-        return fixed_policy(noop)
-    if name == "random":
-        return random_policy(seed, noop)
-    raise UserError(f"unknown floor {name!r}; known are noop, random")
-
-
 def play(env: Env, policy: Policy, max_steps: int) -> Played:
     """Play one episode from its reset until it ends or `max_steps` turns are taken."""
     seen = env.reset()

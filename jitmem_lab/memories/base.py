@@ -35,6 +35,11 @@ def decide(gate: Gate, episode: Episode | None) -> bool | None:
     return episode.verdict.success
 
 
+def asks_judge(gate: Gate) -> bool:
+    """Whether a gate needs a model's verdict: it decides, or it labels."""
+    return gate in ("judge", "all+labels")
+
+
 class Companion(Protocol):
     """Memory that goes along with one episode, for systems that recall at each step."""
 

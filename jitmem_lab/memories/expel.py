@@ -118,7 +118,7 @@ class Expel(ContinuingMemory):
         if success:
             others = [one for one in others if one.data["open"]]
         if others:
-            other = self.find(task, others, session, 1)[0][0]
+            other = self.find(task.retrieval_key, others, session, 1)[0][0]
             both = [(FAILED, attempted.trajectory), (SUCCEEDED, self._kept(other))]
             if success:
                 both = [(FAILED, self._kept(other)), (SUCCEEDED, attempted.trajectory)]
@@ -192,7 +192,7 @@ class Expel(ContinuingMemory):
 
     def _shots(self, task: Task, successes: list[Item], session: Session) -> tuple[RetrievedTrace, ...]:
         near: dict[str, tuple[Item, float]] = {}
-        for item, score in self.find(task, successes, session, FETCHED * self.k):
+        for item, score in self.find(task.retrieval_key, successes, session, FETCHED * self.k):
             near.setdefault(item.data["task_id"], (item, score))
         whole: list[RetrievedTrace] = []
         cut: list[RetrievedTrace] = []

@@ -35,14 +35,14 @@ from typing import Any, ClassVar, Literal, get_args
 from ..embedding import Embedder
 from ..errors import UserError
 from ..models.base import ChatModel
-from ..records import Recall, RetrievedTrace, Task
+from ..records import Recall, Task
 from ..session import Session
 from .base import Companion, Gate
 from .continuing import SMALL, ContinuingMemory
 from .finding import How
 from .items import Change, Item
 from .procedures import Later, corrected, counted, critical, fails, unusable, workflow_text
-from .written import Attempted, Written
+from .written import Attempted, Written, as_traces
 
 _HEAD = "How such a task is done:"
 """The line that a small model goes on with."""
@@ -71,7 +71,6 @@ class ProcedureMemory(ContinuingMemory):
     """
 
     name = "memp"
-    NEEDS: ClassVar[tuple[str, ...]] = ("model", "embedder")
     VARIANTS: ClassVar[dict[str, dict[str, Any]]] = {
         "port": {"k": 1, "retrieval": "bm25", "tokenizer": "whitespace", "from_step": 1, "temperature": 0.7},
         "small": SMALL | {"k": 1, "build": "round"},
@@ -125,19 +124,9 @@ class ProcedureMemory(ContinuingMemory):
 
     def show(self, task: Task, items: list[Item], session: Session) -> Recall:
         """The workflows of the most similar tasks."""
-        hits = self.find(task, items, session)
+        hits = self.find(task.retrieval_key, items, session)
         near = [hit for hit in hits if self.finder.how != "dense" or hit[1] >= self.min_score]
-        traces = tuple(
-            RetrievedTrace(
-                trace_id=item.id,
-                rank=rank,
-                score=score,
-                task_id=item.data["task_ids"][0],
-                description=item.data["query"],
-                text=workflow_text(item.data),
-            )
-            for rank, (item, score) in enumerate(near, 1)
-        )
+        traces = as_traces(near, "query", workflow_text)
         payload = "\n\n".join(f"Task: {trace.description}\n{trace.text}" for trace in traces)
         far = len(hits) - len(near)
         return Recall(payload=payload, traces=traces, notes={"below_min_score": far} if far else {})

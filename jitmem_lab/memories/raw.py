@@ -33,7 +33,7 @@ from ..prompts import load_prompt
 from ..records import Episode, Recall, RetrievedTrace, Sampling, Task, Trajectory
 from ..session import Session
 from ..traces import TraceFormat, fit, trace_text
-from .base import Companion, Gate, decide
+from .base import Companion, Gate, asks_judge, decide
 from .retrieving import NO_OTHER, Retrieval, Retriever
 
 Traces = Literal["raw", "distilled"]
@@ -110,7 +110,7 @@ class RawMemory:
     @property
     def needs_judge(self) -> bool:
         """Whether a model's verdict decides or labels."""
-        return self.gate in ("judge", "all+labels")
+        return asks_judge(self.gate)
 
     @property
     def bank(self) -> MemoryBank:

@@ -27,14 +27,14 @@ from typing import Any, ClassVar
 from ..embedding import Embedder
 from ..errors import UserError
 from ..models.base import ChatModel
-from ..records import Recall, RetrievedTrace, Task
+from ..records import Recall, Task
 from ..session import Session
 from ..traces import cut_middle
 from .continuing import SMALL, ContinuingMemory
 from .finding import How
 from .items import Change, Item
 from .lessons import item_text, memory_items
-from .written import Attempted, Written
+from .written import Attempted, Written, as_traces
 
 MOST_RECORDS = 10
 """Largest `k` (published)."""
@@ -117,16 +117,9 @@ class ReasoningBank(ContinuingMemory):
         query = task.retrieval_key
         if self.finder.how == "dense" and self.instruction:
             query = f"Instruct: {self.instruction}\nQuery: {query}"
-        hits = self.finder.find(query, [self.found_by(item.data) for item in items], self.k, session)
-        traces = tuple(
-            RetrievedTrace(
-                trace_id=items[hit.place].id,
-                rank=rank,
-                score=hit.score,
-                task_id=items[hit.place].data["task_id"],
-                description=items[hit.place].data["query"],
-                text="\n\n".join(item_text(one) for one in items[hit.place].data["items"]),
-            )
-            for rank, hit in enumerate(hits, 1)
-        )
+        traces = as_traces(self.find(query, items, session), "query", _record_text)
         return Recall(payload="\n\n".join(trace.text for trace in traces), traces=traces)
+
+
+def _record_text(record: dict[str, Any]) -> str:
+    return "\n\n".join(item_text(one) for one in record["items"])

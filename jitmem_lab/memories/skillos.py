@@ -33,14 +33,14 @@ from typing import Any, ClassVar, Literal, get_args
 from ..errors import UserError
 from ..models.base import ChatModel
 from ..parsing import strip_thinking
-from ..records import Recall, RetrievedTrace, Task, ToolCall
+from ..records import Recall, Task, ToolCall
 from ..session import Session
 from ..traces import fit
 from .continuing import SMALL, ContinuingMemory
 from .items import Item
 from .skills import NAMES, Refused, apply, changes, markdown, tools
 from .text_calls import Said, calls_in
-from .written import Attempted, Written
+from .written import Attempted, Written, as_traces
 
 Calls = Literal["text", "tools"]
 """How the curator edits: by calls that it writes, or by real tool calls (the model must know them)."""
@@ -97,17 +97,7 @@ class SkillMemory(ContinuingMemory):
 
     def show(self, task: Task, items: list[Item], session: Session) -> Recall:
         """The most relevant skills, as they are."""
-        traces = tuple(
-            RetrievedTrace(
-                trace_id=item.id,
-                rank=rank,
-                score=score,
-                task_id=item.data["task_ids"][0],
-                description=item.data["name"],
-                text=markdown(item.data),
-            )
-            for rank, (item, score) in enumerate(self.find(task, items, session), 1)
-        )
+        traces = as_traces(self.find(task.retrieval_key, items, session), "name", markdown)
         return Recall(payload="\n\n".join(trace.text for trace in traces), traces=traces)
 
     def digest(self, attempted: Attempted, items: list[Item], session: Session) -> Written:
@@ -142,7 +132,10 @@ class SkillMemory(ContinuingMemory):
             copied = all(self.is_copied(line, "skillos_text") for line in [name, *lines])
             call = ToolCall(name="insert", arguments={"skill_name": name, "content": file})
             return [Said(None if copied else call, "copied from the prompt" if copied else "insert")]
-        texts = [markdown(item.data) for item, _ in self.find(attempted.trajectory.task, items, session)]
+        texts = [
+            markdown(item.data)
+            for item, _ in self.find(attempted.trajectory.task.retrieval_key, items, session)
+        ]
         fitted = fit(texts, self.model.context // 4, self.model.count_tokens)
         skills = "\n\n".join(cut.text for cut in fitted) or "(none yet)"
         offered = tools() if self.calls == "tools" else []

@@ -6,7 +6,7 @@ start, retrieval and accounting are here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,10 +17,10 @@ from ..execution import without_thinking
 from ..models.base import ChatModel, Reply
 from ..parsing import strip_thinking
 from ..prompts import load_prompt
-from ..records import Episode, Message, Recall, Sampling, Task, Tool, Trajectory, to_json
+from ..records import Episode, Message, Recall, RetrievedTrace, Sampling, Task, Tool, Trajectory, to_json
 from ..session import Session
 from ..traces import TraceFormat, fit, trace_text
-from .base import Companion, Gate, decide
+from .base import Companion, Gate, asks_judge, decide
 from .finding import Finder, How
 from .items import Change, Item, ItemStore
 
@@ -68,8 +68,6 @@ class WrittenMemory:
     """
 
     name: ClassVar[str] = ""
-    NEEDS: ClassVar[tuple[str, ...]] = ("model",)
-    """What `load_memory` must be given for it: model, embedder, benchmark."""
 
     def __init__(
         self,
@@ -104,7 +102,7 @@ class WrittenMemory:
     @property
     def needs_judge(self) -> bool:
         """Whether a model's verdict decides or labels."""
-        return self.gate in ("judge", "all+labels")
+        return asks_judge(self.gate)
 
     @property
     def store(self) -> ItemStore:
@@ -234,11 +232,11 @@ class WrittenMemory:
         return ""
 
     def find(
-        self, task: Task, items: Sequence[Item], session: Session, k: int | None = None
+        self, query: str, items: Sequence[Item], session: Session, k: int | None = None
     ) -> list[tuple[Item, float]]:
-        """The items most like the task, best first, with their scores."""
+        """The items most like a text (`k` of them, None: the memory's own), best first, with their scores."""
         texts = [self.found_by(item.data) for item in items]
-        hits = self.finder.find(task.retrieval_key, texts, k or self.k, session)
+        hits = self.finder.find(query, texts, self.k if k is None else k, session)
         return [(items[hit.place], hit.score) for hit in hits]
 
     def trace(self, trajectory: Trajectory, fixed: Sequence[Message]) -> str:
@@ -278,6 +276,29 @@ def writers(item: Item) -> list[str]:
     """Ids of the tasks whose episodes wrote an item: `task_ids` in its data, or `task_id` where it is one."""
     one = [item.data["task_id"]] if "task_id" in item.data else []
     return [*item.data.get("task_ids", []), *one]
+
+
+def as_traces(
+    hits: Sequence[tuple[Item, float]], description: str, text: Callable[[dict[str, Any]], str]
+) -> tuple[RetrievedTrace, ...]:
+    """Items that were found, as the record of a recall shows them.
+
+    Args:
+        hits: Items with their scores, best first.
+        description: The field of an item that says what it is of.
+        text: Gives what of an item's fields is shown.
+    """
+    return tuple(
+        RetrievedTrace(
+            trace_id=item.id,
+            rank=rank,
+            score=score,
+            task_id=writers(item)[0],
+            description=item.data[description],
+            text=text(item.data),
+        )
+        for rank, (item, score) in enumerate(hits, 1)
+    )
 
 
 def _numbered(change: Change, trace: int) -> Change:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import os
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from ..errors import UserError
+
+if TYPE_CHECKING:
+    import openai
 
 HOSTED = "https://api.openai.com/v1"
 """Used when the name gives no address."""
@@ -68,6 +71,19 @@ class Endpoint(NamedTuple):
     def name(self) -> str:
         """The name to show and record."""
         return f"openai:{self.url}#{self.model}"
+
+    def client(self, timeout: float) -> openai.OpenAI:
+        """A client of this server that tries once; retries are `retrying`'s."""
+        import openai
+
+        return openai.OpenAI(
+            base_url=self.url,
+            api_key=self.key,
+            default_query=self.query or None,
+            default_headers=self.headers or None,
+            timeout=timeout,
+            max_retries=0,
+        )
 
     def hide(self, text: str) -> str:
         """`text` (a server's words) without any secret of this endpoint, or what looks like a key."""

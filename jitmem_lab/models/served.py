@@ -63,18 +63,9 @@ class ServedModel:
                 "concurrency must be at least 1, retries at least 0, and timeout above 0 and at most "
                 f"{LONGEST_TIMEOUT:g} s"
             )
-        import openai
-
         self._at = Endpoint.parse(rest)
         self.name = self._at.name
-        self._client = openai.OpenAI(
-            base_url=self._at.url,
-            api_key=self._at.key,
-            default_query=self._at.query or None,
-            default_headers=self._at.headers or None,
-            timeout=timeout,
-            max_retries=0,
-        )
+        self._client = self._at.client(timeout)
         self._slots = threading.BoundedSemaphore(concurrency)
         self._stop = threading.Event()
         self._retries, self._max_wait, self._backoff = retries, max_wait, backoff

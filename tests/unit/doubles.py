@@ -67,6 +67,30 @@ class RuleModel:
         pass
 
 
+class Counting(RuleModel):
+    """Keeps its own account of what it was asked."""
+
+    context = 32_768
+
+    def __init__(self, name: str, rule: Any = None) -> None:
+        super().__init__(name, rule=rule)
+        self.spent = Usage()
+
+    def chat(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
+    ) -> Reply:
+        reply = super().chat(messages, sampling, sample)
+        with self.lock:
+            self.spent += reply.usage
+        return reply
+
+    def choose(self, messages: Sequence[Message], options: Sequence[str]) -> Choice:
+        choice = super().choose(messages, options)
+        with self.lock:
+            self.spent += choice.usage
+        return choice
+
+
 class ButtonEnv:
     """Won by pressing the right colour within the limit; can be told to break."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +17,16 @@ from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.execution import Executor
 from jitmem_lab.judging import Judge
 from jitmem_lab.memories import load_memory
-from jitmem_lab.models.base import Reply
 from jitmem_lab.models.cache import cached
 from jitmem_lab.prompt_prefixes import prefix_frame, prefix_rows, prefix_share, prompt_text
-from jitmem_lab.records import Call, Message, Sampling, Usage, to_json
+from jitmem_lab.records import Call, Sampling, Usage, to_json
 from jitmem_lab.runs import Run
 from jitmem_lab.stream import run_stream
 
-from .doubles import ButtonBenchmark, RuleModel
+from .doubles import ButtonBenchmark, Counting
 
 pytestmark = pytest.mark.unit
 ROLES = ("executor", "curator", "judge", "distiller")
-
-
-class Counting(RuleModel):
-    """Keeps its own account."""
-
-    context = 32_768
-
-    def __init__(self, name: str, rule: Any = None) -> None:
-        super().__init__(name, rule=rule)
-        self.spent = Usage()
-
-    def chat(
-        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Any = ()
-    ) -> Reply:
-        reply = super().chat(messages, sampling, sample)
-        with self.lock:
-            self.spent += reply.usage
-        return reply
 
 
 def stream(out: Path, models: dict[str, Any], bench: ButtonBenchmark | None = None) -> Run:

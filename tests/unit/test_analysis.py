@@ -29,40 +29,15 @@ from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.execution import Executor
 from jitmem_lab.judging import Judge
 from jitmem_lab.memories import load_memory
-from jitmem_lab.models.base import Choice, Reply
-from jitmem_lab.records import Message, Sampling, Task, Tool, Usage
+from jitmem_lab.records import Sampling, Task
 from jitmem_lab.runs import Run, list_runs
 from jitmem_lab.stream import run_stream
 
-from .doubles import ButtonBenchmark, ButtonEnv, RuleModel
+from .doubles import ButtonBenchmark, ButtonEnv, Counting
 
 pytestmark = pytest.mark.unit
 
 ROLES = ("executor", "curator", "judge", "distiller")
-
-
-class Counting(RuleModel):
-    """Keeps its own account of what it was asked."""
-
-    context = 32_768
-
-    def __init__(self, name: str, rule: Any = None) -> None:
-        super().__init__(name, rule=rule)
-        self.spent = Usage()
-
-    def chat(
-        self, messages: Sequence[Message], sampling: Sampling, sample: int = 0, tools: Sequence[Tool] = ()
-    ) -> Reply:
-        reply = super().chat(messages, sampling, sample)
-        with self.lock:
-            self.spent += reply.usage
-        return reply
-
-    def choose(self, messages: Sequence[Message], options: Sequence[str]) -> Choice:
-        choice = super().choose(messages, options)
-        with self.lock:
-            self.spent += choice.usage
-        return choice
 
 
 def models(**rules: Any) -> dict[str, Counting]:

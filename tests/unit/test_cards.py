@@ -38,12 +38,16 @@ class FakeRun:
         *(({"memory": {"retrieval": how}}, f"control: {how} retrieval") for how in CONTROLS),
         ({"memory": {"payload_of": "another"}}, "control: the payload is made for another task"),
         ({"warm_start": {"count": 7}}, "7 solved demonstrations"),
-        ({"warm_start": {"of_played_tasks": 3}}, "3 of these demonstrations are of tasks that are played"),
     ],
 )
 def test_what_must_be_told(settings: dict[str, Any], says: str) -> None:
     (said,) = cautions(settings, {"notes": settings.pop("notes", [])})
     assert says in said
+
+
+def test_demonstrations_of_played_tasks_are_told() -> None:
+    (said,) = cautions({}, {"demonstrations_of_played_tasks": 3})
+    assert "3 of these demonstrations are of tasks that are played" in said
 
 
 def test_a_plain_run_has_nothing_to_tell() -> None:

@@ -10,7 +10,7 @@ from jitmem_lab.benchmarks.tau2 import package, script
 from jitmem_lab.benchmarks.tau2.benchmark import Tau2
 from jitmem_lab.benchmarks.tau2.env import ATTEMPTS, ModelUser
 from jitmem_lab.benchmarks.tau2.gold import gold_actions
-from jitmem_lab.benchmarks.tau2.splits import NOOP_FLOORS, SPLITS, train_split
+from jitmem_lab.benchmarks.tau2.splits import train_split
 from jitmem_lab.benchmarks.tau2.suggestions import LIMIT, Suggestions
 from jitmem_lab.benchmarks.tau2.tasks import DomainFiles, without_judge
 from jitmem_lab.errors import InfrastructureError, UserError
@@ -191,7 +191,6 @@ def test_demonstrations_come_from_the_train_split_of_the_same_mode():
     assert train_split("telecom_solo_small") == "telecom_solo_train"
     assert train_split("airline") == "airline_train"
     assert train_split("mock_solo") == "mock_solo"
-    assert set(NOOP_FLOORS) == set(SPLITS)
 
 
 def test_a_folder_without_tasks_or_with_odd_ones_is_refused(tmp_path):

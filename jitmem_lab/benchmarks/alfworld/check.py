@@ -11,7 +11,7 @@ from typing import Any
 
 from ...records import Task
 from ..base import Env, Observation
-from ..floors import floor_policy, play, random_policy
+from ..floors import fixed_policy, play, random_policy
 from .benchmark import Alfworld
 
 
@@ -52,8 +52,8 @@ def _scores(benchmark: Alfworld, task: Task) -> dict[str, bool]:
     try:
         shown = replay(env, benchmark.oracle(task))
         scores = {"oracle": shown[-1].success and shown[-1].reward == 1.0}
-        for floor in ("noop", "random"):
-            scores[floor] = play(env, floor_policy(floor, noop=benchmark.noop), benchmark.max_steps).success
+        for name, policy in (("noop", fixed_policy(benchmark.noop)), ("random", random_policy(0))):
+            scores[name] = play(env, policy, benchmark.max_steps).success
         return scores
     finally:
         env.close()

@@ -26,7 +26,7 @@ from jitmem_lab.benchmarks.webshop.nouns import nouns
 from jitmem_lab.benchmarks.webshop.oracle import chosen_options, solve
 from jitmem_lab.benchmarks.webshop.reward import fits, score
 from jitmem_lab.benchmarks.webshop.store import folder_of
-from jitmem_lab.benchmarks.webshop.view import SessionView
+from jitmem_lab.benchmarks.webshop.view import pages_html
 from jitmem_lab.errors import UserError
 
 pytestmark = pytest.mark.benchmarks
@@ -162,7 +162,7 @@ def test_demonstrations_are_purchases_that_earn_one(webshop):
     played = webshop.demonstrations(3)
     assert [trajectory.outcome for trajectory in played] == ["success"] * 3
     assert all(trajectory.parts["r_att"] == 1 for trajectory in played)
-    assert "reward 1.000" in SessionView(played[0])._repr_html_()
+    assert "reward 1.000" in pages_html(played[0])
 
 
 def test_what_a_run_records(webshop):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitmem_lab.benchmarks.webshop.view import PAGE_LIMIT, SessionView, pages_html
+from jitmem_lab.benchmarks.webshop.view import PAGE_LIMIT, pages_html
 from jitmem_lab.records import Step, Task, Trajectory
 
 pytestmark = pytest.mark.unit
@@ -70,7 +70,7 @@ def test_choices_end_with_the_product():
 
 
 def test_text_is_escaped_and_not_typeset():
-    html = SessionView(BOUGHT)._repr_html_()
+    html = pages_html(BOUGHT)
     assert "<script" not in html
     assert "<i>" not in html
     assert "&lt;script&gt;" in html

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...records import Episode, Step, Trajectory
+from ...records import Step, Trajectory
 from ...render import escape
 from .pages import BUY, PREVIOUS, SEPARATOR
 
@@ -34,26 +34,6 @@ _PARTS = {
     "r_price": "price within the limit",
 }
 _WEIGHTS = {"r_att": "w_att", "r_option": "w_option", "r_price": "w_price"}
-
-
-class SessionView:
-    """The pages of an episode or a trajectory, as a notebook cell shows them.
-
-    Args:
-        record: An episode of a run, or a trajectory.
-    """
-
-    def __init__(self, record: Episode | Trajectory) -> None:
-        self.trajectory = record.trajectory if isinstance(record, Episode) else record
-
-    def _repr_html_(self) -> str:
-        if self.trajectory is None:
-            return '<div class="jitmem-record">This episode has no trajectory.</div>'
-        return pages_html(self.trajectory)
-
-    def __repr__(self) -> str:
-        steps = len(self.trajectory.steps) if self.trajectory else 0
-        return f"SessionView({steps} steps)"
 
 
 class _Shown(NamedTuple):

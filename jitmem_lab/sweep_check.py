@@ -46,7 +46,8 @@ def check_cells(cells: Sequence[Cell]) -> dict[str, int]:
             config = cell.config
             for spec in model_names(config):
                 check_spec(spec)
-            key = (config.benchmark, config.split, config.task_key, str(config.user_model))
+            bench = ("benchmark", "split", "task_key", "user_model", "benchmark_options")
+            key = tuple(str(getattr(config, name)) for name in bench)
             if key not in benches:
                 benches[key] = stack.enter_context(contextlib.closing(make_benchmark(config, _Unloaded)))
             make_executor(config, _Unloaded(config.model))  # type: ignore[arg-type]

@@ -69,14 +69,10 @@ def card(run: Run) -> Card:
 
 def _rows(request: dict[str, Any]) -> list[Row]:
     from .evaluation import EvalConfig
-    from .memories import SYSTEMS
-    from .presets import PRESETS, preset_values
+    from .presets import values_of
 
     name = request.get("preset")
-    memory = request.get("memory")
-    known = {}
-    if name in PRESETS and memory in SYSTEMS:
-        known = preset_values(name, str(request.get("benchmark")), memory)
+    known = values_of(request)
     usual = {
         key: field.get_default(call_default_factory=True) for key, field in EvalConfig.model_fields.items()
     }

@@ -13,7 +13,7 @@ from .accounting import Account, account
 from .analysis import model_name
 from .errors import UserError
 from .memories import NAMES
-from .presets import PRESETS, preset_values
+from .presets import values_of
 from .records import Episode, to_json
 from .render import short_repr
 from .runs import Run, flatten
@@ -184,7 +184,8 @@ def _labels(memory: str, benchmark: str, requests: Sequence[Mapping[str, Any]]) 
     names = dict.fromkeys(name for request in requests for name in request if name not in _REPLICATE)
     differ = [name for name in names if len({to_json(request.get(name)) for request in requests}) > 1]
     if "preset" in differ:
-        chosen = {name for request in requests for name in _chosen(request, benchmark)}
+        place = {"memory": memory, "benchmark": benchmark}
+        chosen = {name for request in requests for name in _chosen(place | dict(request))}
         differ = [name for name in differ if name in chosen]
     labels = []
     for request in requests:
@@ -193,10 +194,9 @@ def _labels(memory: str, benchmark: str, requests: Sequence[Mapping[str, Any]]) 
     return labels
 
 
-def _chosen(request: Mapping[str, Any], benchmark: str) -> set[str]:
+def _chosen(request: Mapping[str, Any]) -> set[str]:
     """Names of a request whose values don't come from its preset."""
-    preset = request.get("preset")
-    known = preset_values(str(preset), benchmark) if preset in PRESETS else {}
+    known = values_of(request)
     return {name for name, value in request.items() if name not in known or known[name] != value}
 
 

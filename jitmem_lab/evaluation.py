@@ -25,7 +25,7 @@ from .memories import NAMES, load_memory, parameters, variants
 from .memories.retrieving import Retrieval
 from .models import load_model
 from .models.base import ChatModel
-from .presets import PRESETS, preset_values
+from .presets import PRESETS, preset_values, values_of
 from .prompts import prompt_for
 from .records import content_hash
 from .runs import Run
@@ -275,7 +275,7 @@ def make_benchmark(config: EvalConfig, model: Any) -> Benchmark:
         options["user_model"] = model(config.user_model)
     if "task_key" in taken:
         options["task_key"] = config.task_key
-    elif config.task_key != preset_values(config.preset, config.benchmark)["task_key"]:
+    elif config.task_key != values_of(config.request())["task_key"]:
         raise UserError(f"benchmark {config.benchmark} has no hidden scenario; leave task_key out")
     return load_benchmark(config.benchmark, split=config.split, **options)
 

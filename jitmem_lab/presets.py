@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 PAPER: dict[str, Any] = {
@@ -107,3 +108,13 @@ def preset_values(name: str, benchmark: str, memory: str = "none") -> dict[str, 
     if name == "small" and "model" in parameters(memory):
         own["warm_start"] = 10
     return PRESETS[name] | BY_BENCHMARK[name].get(benchmark, {}) | own
+
+
+def values_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the preset of a recorded request gives; empty where the preset or the memory is not known here."""
+    from .memories import SYSTEMS
+
+    name, memory = request.get("preset"), request.get("memory")
+    if name not in PRESETS or memory not in SYSTEMS:
+        return {}
+    return preset_values(str(name), str(request.get("benchmark")), str(memory))

@@ -117,9 +117,11 @@ class Inspector(pn.viewable.Viewer):
             location: A `panel.io.location.Location`.
         """
         asked = {name: values[-1] for name, values in parse_qs(location.search.lstrip("?")).items()}
-        problem, chosen = "", {}
+        problem = ""
+        chosen: dict[str, Any] = {}
         if (run := asked.get("run")) is not None:
-            chosen["run"] = run if run in self._listed else None
+            # Without a place asked for, that run's own first: the one shown so far belongs to another run.
+            chosen = {"run": run if run in self._listed else None, "position": None}
             problem = "" if run in self._listed else self._unknown(run)
         if (place := asked.get("position")) is not None:
             if place.isascii() and place.isdigit() and len(place) < 10:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jitmem_lab import prompts
 from jitmem_lab.benchmarks.acting import NO_ACTION
 from jitmem_lab.benchmarks.base import Observation
 from jitmem_lab.errors import InfrastructureError, UserError
@@ -354,3 +355,25 @@ def test_the_bank_gets_raw_texts_without_thinking_and_nothing_else_changes() -> 
 def test_wrong_settings_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UserError):
         Executor(RuleModel(), **options)
+
+
+CONSTANT, OF_TASK, OF_STEP = (
+    {"rules", "tools"},
+    {"task", "advice"},
+    {"turns", "history", "observation", "admissible"},
+)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in prompts.names() if re.search("executor_(write|tools)", name)]
+)
+def test_what_stays_the_same_longest_stands_first_so_that_a_prefix_cache_can_reuse_it(name: str) -> None:
+    """A benchmark's words, then the task's, then the step's."""
+    text = prompts.load_prompt(name).text
+    fields = re.findall(r"{([a-z_]+)}", text)
+    rank = [
+        next(n for n, kind in enumerate((CONSTANT, OF_TASK, OF_STEP)) if field in kind) for field in fields
+    ]
+    assert rank == sorted(rank)
+    first_of_task = min(text.index(f"{{{field}}}") for field in fields if field in OF_TASK)
+    assert len(text) - first_of_task < 520, "what holds for every task belongs before the first task"

@@ -36,8 +36,8 @@ from .written import Attempted, Written
 FEWEST_STEPS = 2
 """Steps of a success that is induced from, and of a workflow (published)."""
 
-_MOST_STEPS, _LONGEST = 30, 300
-_HEAD = re.compile(r"[#*>\-\s]*(?:\d+[.)]\s*)?workflow\s*\d*[*_\s]*(?:[:.\-–]|$)[*_\s]*(.*)", re.I)
+_MOST, _MOST_STEPS, _LONGEST = 20, 30, 300
+_HEAD = re.compile(r"[#*>\-\s]*(?:\d+[.)]\s*)?workflow\s*+\d*+[*_\s]*+(?:[:.\-–]|$)[*_\s]*(.*)", re.I)
 _STEP = re.compile(r"(?:\d+[.):]|[-*•]|step\s+\d+\s*[:.)])\s*(.+)", re.I)
 _VARIABLE = re.compile(r"\{[^{}]+\}")
 _PARTICULAR = re.compile(
@@ -156,13 +156,15 @@ def workflows(answer: str) -> tuple[list[Workflow], list[str]]:
         said = f"workflow {number} ({workflow.title})"
         if len(lines) < FEWEST_STEPS:
             refused.append(f"{said}: fewer than {FEWEST_STEPS} steps")
+        elif len(kept) == _MOST:
+            refused.append(f"{said}: more than {_MOST} workflows")
         elif any(same_template(workflow, one) for one in kept):
             refused.append(f"{said}: repeats a workflow before it")
         else:
             kept.append(workflow)
             if len(lines) > _MOST_STEPS:
                 refused.append(f"{said}: steps after {_MOST_STEPS}")
-    return kept, refused
+    return kept, refused[:20]
 
 
 def same_template(one: Workflow, other: Workflow) -> bool:

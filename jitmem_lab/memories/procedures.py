@@ -13,7 +13,7 @@ from ..session import Session
 LONGEST = 8_000
 """Characters that a workflow may have."""
 _USES, _SHARE = 3, 0.5
-_PROCEDURE = re.compile(r"^\W*procedure\W*?:[*_]*", re.I | re.M)
+_PROCEDURE = re.compile(r"^[^\w\n]*+procedure[^\w\n]*?:[*_]*", re.I | re.M)
 
 
 def workflow_text(data: dict[str, Any]) -> str:

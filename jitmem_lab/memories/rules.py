@@ -13,9 +13,10 @@ MOST_OPERATIONS = 4
 LONGEST_RULE = 600
 """Characters of a rule, which is one sentence."""
 _OPERATION = re.compile(
-    r"[^A-Za-z]*(ADD|EDIT|AGREE|REMOVE)\b[\s*]*(?:[Rr]ule|RULE)?[\s#]*(\d{1,6})?[\s*]*(?:[:.)-]+[\s*]*(.*))?$"
+    r"[^A-Za-z]*+(ADD|EDIT|AGREE|REMOVE)\b[\s*]*+(?:[Rr]ule|RULE)?[\s#]*+(\d{1,6})?[\s*]*+"
+    r"(?:[:.)-]+[\s*]*(.*))?$"
 )
-_BEGUN = re.compile(r"[^A-Za-z]*(?:ADD|EDIT|AGREE|REMOVE)\b")
+_BEGUN = re.compile(r"[^A-Za-z]*+(?:ADD|EDIT|AGREE|REMOVE)\b")
 _NAMED = re.compile(r"\b(?:ADD|EDIT|AGREE|REMOVE)\b")
 
 

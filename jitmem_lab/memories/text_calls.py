@@ -15,7 +15,7 @@ from ..records import ToolCall
 from ..tool_calls import parse_call
 
 _MOST_UNREADABLE = 20
-_BEFORE = r"[ \t]*(?:[\w ]{0,24}:)?(?:[ \t]|[-*>`\[]|\d+[.)]|<tool_call>)*"
+_BEFORE = r"[ \t]*+(?:[\w ]{0,24}:)?(?:[ \t]|[-*>`\[]|\d+[.)]|<tool_call>)*+"
 _BETWEEN = re.compile(r"(?:[\s;,\])`]|</?tool_call>)*")
 _TOKEN = re.compile(
     r"""("{3}|'{3})(?:\\.|(?!\1).)*\1 | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*'

@@ -82,6 +82,15 @@ def test_what_is_kept_and_what_is_refused(answer: str, titles: list[str], refuse
     assert why == refused
 
 
+def test_an_answer_gives_a_few_workflows_however_many_it_holds() -> None:
+    letters = ["".join(chr(97 + int(digit)) for digit in str(number)) for number in range(2000)]
+    answer = "".join(f"Workflow: {word}\n1. take {word}\n2. put {word}\n" for word in letters)
+    kept, refused = workflows(answer)
+    assert [one.title for one in kept] == letters[:20]
+    assert len(refused) == 20
+    assert refused[0] == "workflow 21 (ca): more than 20 workflows"
+
+
 def test_a_workflow_has_a_longest() -> None:
     (found,), why = workflows(written("t" * 999, *("s" * 999 for _ in range(99))))
     assert (len(found.title), len(found.steps), {len(step) for step in found.steps}) == (300, 30, {300})

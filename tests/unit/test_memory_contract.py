@@ -8,7 +8,8 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,11 @@ from jitmem_lab.analysis import results_table
 from jitmem_lab.benchmarks.base import Observation
 from jitmem_lab.errors import UserError
 from jitmem_lab.memories import NAMES
+from jitmem_lab.memories.awm import workflows
+from jitmem_lab.memories.lessons import memory_items
+from jitmem_lab.memories.procedures import corrected, critical
+from jitmem_lab.memories.rules import operate
+from jitmem_lab.memories.text_calls import calls_in
 from jitmem_lab.prompts import Prompt
 from jitmem_lab.records import Recall, Task, Verdict, to_json
 from jitmem_lab.runs import Run
@@ -301,3 +307,25 @@ def test_a_prompt_without_an_answer_says_where_to_add_it() -> None:
     assert memory.needs_judge
     with pytest.raises(AssertionError, match=r"memory_answers\.py has no answer to the prompt"):
         writer.rule("You are asked something new.", None)
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "workflows": workflows,
+    "lessons": memory_items,
+    "rules": lambda answer: operate([], answer, 20, ["t"]),
+    "calls": lambda answer: calls_in(answer, ("insert", "update", "delete")),
+    "procedure": corrected,
+    "events": lambda answer: critical(answer, ()),
+}
+"""What reads the answers of a writer, by what it looks for."""
+BEGUN = ("", "ADD", "REMOVE rule", "Workflow", "Procedure", "insert", "Memory item", "Title", "- ", "Step 1")
+REPEATED = (" ", "\n", " *", "#\n", "\t", "> ", "[", "1. ", "procedure\n", "**")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_writer_that_repeats_itself_holds_nothing_up(reader: str) -> None:
+    begun = time.perf_counter()
+    for head in BEGUN:
+        for part in REPEATED:
+            READERS[reader](f"A line.\n{head}{part * (50_000 // len(part))}x")
+    assert time.perf_counter() - begun < 20

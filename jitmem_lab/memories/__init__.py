@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from ..errors import UserError
 from .base import Gate, Memory
@@ -74,7 +75,8 @@ def load_memory(name: str, **options: Any) -> Memory:
             ignored. `variant` picks a named set of parameters; those given go before it.
 
     Raises:
-        UserError: Unknown name or parameter, or something that the system needs is missing.
+        UserError: Unknown name or parameter, a value of another type, or something that the system needs is
+            missing.
     """
     made = memory_class(name)
     allowed = parameters(name)
@@ -88,14 +90,35 @@ def load_memory(name: str, **options: Any) -> Memory:
             raise UserError(f"memory {name} has no variant {variant!r}; {_near(variant, known)}")
         options = known[variant] | options
     options = {key: value for key, value in options.items() if key in allowed}
+    _check_types(name, options)
     for given in _GIVEN:
         needed = given in allowed and allowed[given].default is inspect.Parameter.empty
-        if needed and options.get(given) is None:
+        missing = needed and options.get(given) is None
+        if missing or isinstance(options.get(given), str | int | float | bool | dict | list):
             raise UserError(f"memory {name} needs a {given}: {_HINTS[given]}")
-    if isinstance(options.get("curator"), str):
-        raise UserError(f"memory {name} needs a curator: {_HINTS['curator']}")
     memory: Memory = made(**options)
     return memory
+
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def _check_types(name: str, options: dict[str, Any]) -> None:
+    """`UserError` for an option of another type than its parameter is annotated with."""
+    hints: dict[str, Any] = {}
+    for layer in reversed(memory_class(name).__mro__):
+        if "__init__" in vars(layer) and layer is not object:
+            hints |= get_type_hints(layer.__init__)
+    for option, value in options.items():
+        hint = hints[option]
+        kinds = {kind for kind in (get_args(hint) or (hint,)) if kind in _KINDS}
+        nullable = type(None) in get_args(hint)
+        if not kinds or (value is None and nullable):
+            continue
+        fits = type(value) in kinds or (float in kinds and type(value) is int)
+        if not fits or (isinstance(value, float) and not math.isfinite(value)):
+            said = " or ".join(_KINDS[kind] for kind in _KINDS if kind in kinds)
+            raise UserError(f"{option} must be {said}{' or None' if nullable else ''}, not {value!r}")
 
 
 _HINTS = {

@@ -57,6 +57,7 @@ class Finder:
             raise UserError(f"retrieval must be one of {', '.join(get_args(How))}, not {how!r}")
         if how == "dense" and embedder is None:
             raise UserError(NO_EMBEDDER)
+        BM25Index(tokenizer, idf)
         self.how = how
         self.embedder = embedder
         self._bm25 = (tokenizer, idf)

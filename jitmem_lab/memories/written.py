@@ -6,9 +6,10 @@ start, retrieval and accounting are here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, get_args
 
 from ..bank import MemoryBank
 from ..embedding import Embedder
@@ -87,6 +88,13 @@ class WrittenMemory:
     ) -> None:
         if k < 1:
             raise UserError(f"k must be 1 or more, not {k}")
+        if max_tokens < 1 or not 0 <= temperature < math.inf:
+            raise UserError(
+                f"max_tokens must be 1 or more, and temperature 0 or more, not {max_tokens} and {temperature}"
+            )
+        if trace_format not in get_args(TraceFormat):
+            formats = ", ".join(get_args(TraceFormat))
+            raise UserError(f"trace_format must be one of {formats}, not {trace_format!r}")
         self.model = model
         self.k = k
         self.gate = gate

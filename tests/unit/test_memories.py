@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,7 +11,7 @@ import pytest
 
 from jitmem_lab.curation import Curator
 from jitmem_lab.errors import InfrastructureError, UserError
-from jitmem_lab.memories import NAMES, load_memory
+from jitmem_lab.memories import NAMES, load_memory, parameters
 from jitmem_lab.memories.retrieving import CONTROLS, Retrieval
 from jitmem_lab.records import Episode, Recall, Step, Trajectory, Verdict
 from jitmem_lab.session import Session
@@ -70,9 +71,9 @@ def episode(
         ("raw", {"traces": "distilled"}, "needs a distiller"),
         ("raw", {"trace_format": "html"}, "full, actions"),
         ("raw", {"k": 0}, "retrieval='empty'"),
-        ("raw", {"k": "3"}, "k must be 1 or more"),
-        ("raw", {"k": 2.5}, "k must be 1 or more"),
-        ("raw", {"k": True}, "k must be 1 or more"),
+        ("raw", {"k": "3"}, "k must be a whole number, not"),
+        ("raw", {"k": 2.5}, "k must be a whole number, not"),
+        ("raw", {"k": True}, "k must be a whole number, not"),
         ("raw", {"tokenizer": "wrods"}, "unknown tokenizer"),
         ("raw", {"idf": "lucenne"}, "unknown idf"),
         ("jitmem", {}, "needs a curator"),
@@ -87,6 +88,43 @@ def test_wrong_input_is_one_sentence(name: Any, options: dict[str, Any], says: s
     with pytest.raises(UserError, match=says) as caught:
         load_memory(name, **options)
     assert "\n" not in str(caught.value)
+
+
+def _offered(name: str) -> dict[str, Any]:
+    given = {"model": RuleModel(), "curator": RuleModel(), "benchmark": ButtonBenchmark()}
+    return given | ({"embedder": WordEmbedder()} if "embedder" in parameters(name) else {})
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", ["three", b"3", [], {}, math.nan, math.inf, object()])
+def test_no_option_takes_a_value_of_another_type(name: str, value: Any) -> None:
+    texts = ("tokenizer", "idf", "instruction", "distiller")
+    for option in set(parameters(name)) - {"model", "curator", "embedder", "benchmark", *texts}:
+        with pytest.raises(UserError, match=option) as caught:
+            load_memory(name, **_offered(name) | {option: value})
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "max_tokens" in parameters(n)])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_tokens": 0},
+        {"temperature": -0.1},
+        {"trace_format": "html"},
+        {"tokenizer": "wrods"},
+        {"idf": "lucenne"},
+        {"exclude_own": "no"},
+        {"k": 1.0},
+        {"k": True},
+        {"model": "smol"},
+        {"embedder": "wordllama"},
+    ],
+)
+def test_what_a_writer_cannot_work_with_is_told_before_a_run(name: str, wrong: dict[str, Any]) -> None:
+    if set(wrong) <= set(parameters(name)):
+        with pytest.raises(UserError, match=next(iter(wrong))):
+            load_memory(name, **_offered(name) | wrong)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -204,6 +204,14 @@ def unit(vectors: Vectors) -> Vectors:
     return np.asarray(np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0), np.float32)
 
 
+def same_width(vectors: Vectors, width: int) -> None:
+    """`InfrastructureError` unless rows (or a single one) have so many numbers."""
+    if vectors.shape[-1] != width:
+        raise InfrastructureError(
+            f"the embedder gave vectors of {vectors.shape[-1]} numbers, but {width} before"
+        )
+
+
 class DenseIndex:
     """Exact cosine over a growing list of vectors; as of any earlier size. Equal scores: newer first."""
 
@@ -218,10 +226,8 @@ class DenseIndex:
         """Append rows of length 1; `InfrastructureError` if their width is not that of the rows before."""
         if not len(vectors):
             return
-        if self._count and vectors.shape[1] != self._rows.shape[1]:
-            raise InfrastructureError(
-                f"the embedder gave vectors of {vectors.shape[1]} numbers, but {self._rows.shape[1]} before"
-            )
+        if self._count:
+            same_width(vectors, self._rows.shape[1])
         wanted = self._count + len(vectors)
         if wanted > len(self._rows):
             grown = np.zeros((max(wanted, 2 * len(self._rows), 64), vectors.shape[1]), np.float32)
@@ -232,10 +238,15 @@ class DenseIndex:
         self._count = wanted
 
     def rank(self, query: Vectors, k: int, size: int | None = None) -> list[Hit]:
-        """The `k` best rows among the first `size` by cosine with `query` (one row); ids count from 1."""
+        """The `k` best rows among the first `size` by cosine with `query` (one row); ids count from 1.
+
+        Raises:
+            InfrastructureError: The query is of another width than the rows.
+        """
         size = self._count if size is None else min(size, self._count)
         if size == 0 or k < 1:
             return []
+        same_width(query, self._rows.shape[1])
         scores = self._rows[:size] @ query.reshape(-1)
         rounded = np.round(scores, 6)
         best = np.arange(size)

@@ -142,6 +142,10 @@ class Session:
         try:
             with self._stoppable():
                 given = model.embed(texts)
+            if len(given.vectors) != len(texts):
+                raise InfrastructureError(
+                    f"{model.name} gave {len(given.vectors)} vectors for {len(texts)} texts"
+                )
         except InfrastructureError as error:
             self._add(base.model_copy(update={"error": str(error), "finish": "error"}))
             raise

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from ..embedding import DenseIndex, Embedder, Vectors
+from ..embedding import DenseIndex, Embedder, Vectors, same_width
 from ..errors import InfrastructureError, UserError
 from ..records import content_hash
 from ..retrieval import BM25Index
@@ -159,15 +159,24 @@ class VectorCache:
         """The vectors of texts, one row each; those not known are embedded in one call and kept.
 
         Raises:
-            InfrastructureError: The embedder failed.
+            InfrastructureError: The embedder failed, or gave vectors of another width than before.
         """
         kept = self.get(texts)
         owed = sorted({text for text in texts if text not in kept})
         if owed:
-            fresh = dict(zip(owed, session.embed(embedder, owed), strict=True))
+            vectors = session.embed(embedder, owed)
+            if (width := self.width()) is not None:
+                same_width(vectors, width)
+            fresh = dict(zip(owed, vectors, strict=True))
             self.put(fresh)
             kept |= fresh
         return np.stack([kept[text] for text in texts])
+
+    def width(self) -> int | None:
+        """How many numbers a kept vector has; None where there is none."""
+        with self._lock:
+            row = self._run("SELECT length(vector) FROM item_vectors LIMIT 1").fetchone()
+        return None if row is None else int(row[0]) // 4
 
     def get(self, texts: Sequence[str]) -> dict[str, Any]:
         """The vectors that are known, by text."""

@@ -48,6 +48,8 @@ def test_vectors_of_another_width_are_refused() -> None:
     index.extend(rows([1.0, 0.0]))
     with pytest.raises(InfrastructureError, match="3 numbers, but 2 before"):
         index.extend(rows([1.0, 0.0, 0.0]))
+    with pytest.raises(InfrastructureError, match="3 numbers, but 2 before"):
+        index.rank(rows([1.0, 0.0, 0.0]), 1)
 
 
 def test_an_unknown_embedder_is_refused() -> None:

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +18,9 @@ import pytest
 
 from jitmem_lab.analysis import results_table
 from jitmem_lab.benchmarks.base import Observation
-from jitmem_lab.errors import UserError
-from jitmem_lab.memories import NAMES
+from jitmem_lab.embedding import Embedded
+from jitmem_lab.errors import InfrastructureError, UserError
+from jitmem_lab.memories import NAMES, load_memory, parameters
 from jitmem_lab.memories.awm import workflows
 from jitmem_lab.memories.lessons import memory_items
 from jitmem_lab.memories.procedures import corrected, critical
@@ -30,9 +31,10 @@ from jitmem_lab.records import Recall, Task, Verdict, to_json
 from jitmem_lab.runs import Run
 from jitmem_lab.session import Session
 
-from .memory_answers import FORGETFUL, OWN_TASK, build, content, lived, streamed
+from .doubles import RuleModel
+from .memory_answers import FORGETFUL, OWN_TASK, answer, build, content, lived, streamed
 from .memory_crashes import watched
-from .writing import TASKS
+from .writing import TASKS, WordEmbedder
 
 pytestmark = pytest.mark.unit
 
@@ -329,3 +331,47 @@ def test_a_writer_that_repeats_itself_holds_nothing_up(reader: str) -> None:
         for part in REPEATED:
             READERS[reader](f"A line.\n{head}{part * (50_000 // len(part))}x")
     assert time.perf_counter() - begun < 20
+
+
+class Turning(WordEmbedder):
+    """An embedder that is told to change."""
+
+    width, lost = 512, 0
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        given = super().embed(texts)
+        return given._replace(vectors=given.vectors[self.lost :, : self.width])
+
+
+@pytest.mark.parametrize("name", [n for n in REMEMBERING if "embedder" in parameters(n)])
+def test_an_embedder_that_changes_is_no_answer_and_spoils_nothing(name: str, tmp_path: Path) -> None:
+    embedder = Turning()
+    model = RuleModel("writer", rule=lambda text, sampling: answer(text))
+    model.context = 32_768
+    options = {"retrieval": "dense", "embedder": embedder, "gate": "environment", "exclude_own": False}
+
+    def opened() -> Any:
+        made = load_memory(name, model=model, curator=model, **options)
+        made.open(tmp_path)
+        return made
+
+    memory = opened()
+    for number in range(3):
+        memory.remember(lived(number), Session(0, f"k{number}"))
+    before = given(memory)
+    for change in ({"width": 100}, {"lost": 1}):
+        for attribute, value in change.items():
+            setattr(embedder, attribute, value)
+        for _ in range(2):  # as it is open, and opened anew
+            with pytest.raises(InfrastructureError, match="gave"):
+                given(memory)
+            with pytest.raises(InfrastructureError, match="gave"):
+                memory.remember(lived(7), Session(0, "k7"))
+            memory.close()
+            memory = opened()
+        embedder.width, embedder.lost = 512, 0
+        assert given(memory).recall == before.recall
+        assert memory.snapshot() == before.recall.bank_size
+    memory.remember(lived(7), Session(0, "k7"))
+    assert memory.snapshot() == 4
+    memory.close()

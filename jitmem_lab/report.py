@@ -56,7 +56,7 @@ def write_report(folder: str | Path, title: str, sections: Sequence[Section]) ->
     """Write `NAME.csv` and `NAME.tex` of each table and `report.html` of everything; gives their paths.
 
     Raises:
-        UserError: The folder cannot be made, or a name is no file's name.
+        UserError: The folder cannot be made or written to, or a name is no file's name.
     """
     root = Path(folder)
     try:
@@ -68,18 +68,18 @@ def write_report(folder: str | Path, title: str, sections: Sequence[Section]) ->
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or names.count(name) > 1:
             raise UserError(f"{name!r} names no file of its own; use letters, digits, _ and -")
-    written = []
+    texts: dict[str, str] = {}
     for section in sections:
         if section.table is not None and len(section.table):
-            for ending, text in (
-                ("csv", to_csv(section.table)),
-                ("tex", to_latex(section.table, section.title, f"tab:{section.name}")),
-            ):
-                written.append(root / f"{section.name}.{ending}")
-                write_atomic(written[-1], text)
-    written.append(root / "report.html")
-    write_atomic(written[-1], to_html(title, sections))
-    return written
+            texts[f"{section.name}.csv"] = to_csv(section.table)
+            texts[f"{section.name}.tex"] = to_latex(section.table, section.title, f"tab:{section.name}")
+    texts["report.html"] = to_html(title, sections)
+    for name, text in texts.items():
+        try:
+            write_atomic(root / name, text)
+        except OSError as error:
+            raise UserError(f"{root / name} cannot be written ({error.strerror}); choose another") from None
+    return [root / name for name in texts]
 
 
 def _rows(frame: pd.DataFrame) -> Iterable[list[Any]]:
@@ -89,7 +89,10 @@ def _rows(frame: pd.DataFrame) -> Iterable[list[Any]]:
 
 
 def to_csv(frame: pd.DataFrame) -> str:
-    """A table as CSV (UTF-8), figures at full precision."""
+    """A table as CSV (UTF-8), figures at full precision.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe before it; controls are escaped.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([_plain(name) for name in frame.columns])
@@ -99,8 +102,14 @@ def to_csv(frame: pd.DataFrame) -> str:
     return out.getvalue()
 
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f]")
+
+
 def _plain(text: Any) -> str:
-    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+    text = str(text).replace("\r\n", "\n").encode("utf-8", "backslashreplace").decode("utf-8")
+    text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    formula = text.lstrip()[:1] in ("=", "+", "-", "@") and not _FIGURE.fullmatch(text)
+    return f"'{text}" if formula else text
 
 
 _TEX = {
@@ -121,7 +130,8 @@ _TEX_MARKS = re.compile("|".join(map(re.escape, sorted(_TEX, key=len, reverse=Tr
 
 def latex_escape(text: Any) -> str:
     """A text as LaTeX prints it, on one line."""
-    return _TEX_MARKS.sub(lambda match: _TEX[match[0]], " ".join(clean_text(text, None).split()))
+    plain = _TEX_MARKS.sub(lambda match: _TEX[match[0]], " ".join(clean_text(text, None).split()))
+    return f"{{}}{plain}" if plain[:1] in ("[", "*") else plain  # else an option of the line break before it
 
 
 def to_latex(frame: pd.DataFrame, caption: str, label: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import random
@@ -475,6 +476,38 @@ def test_nasty_texts_survive_csv_and_latex(tmp_path: Path) -> None:
     tex = (tmp_path / "out" / "a.tex").read_text()
     assert tex.count("{") == tex.count("}")
     assert r"\&" in tex
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1+1", "-2+3", "@SUM(1)", " =1", "\t=1", "\n@x", "--", "-x"])
+def test_no_text_is_a_formula_in_a_spreadsheet(text: str) -> None:
+    frame = pd.DataFrame({text: [text, "-5.0", "-5.0 to 3.0", "–", "a-b"], "n": [-1, -0.5, 3, 4, 5]})
+    head, first, *others = csv.reader(io.StringIO(to_csv(frame), newline=""))
+    assert head == [f"'{text}", "n"]
+    assert first == [f"'{text}", "-1.0"]
+    assert [row[0] for row in others] == ["-5.0", "-5.0 to 3.0", "–", "a-b"]
+
+
+@pytest.mark.parametrize("text", ["a\rb", "a\nb", "a\r\nb", "a\x00b", "\r", "a\x1b[31mb", 'a"b', "a,b"])
+def test_a_text_is_one_cell_of_a_csv_file(tmp_path: Path, text: str) -> None:
+    write_report(tmp_path, "t", [Section("a", "t", table=pd.DataFrame({text: [text, "x"], "n": [1, 2]}))])
+    with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert [len(row) for row in rows] == [2, 2, 2]
+    assert len(pd.read_csv(tmp_path / "a.csv")) == 2
+    assert "\x00" not in rows[0][0]
+
+
+def test_what_a_report_cannot_write_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(UserError, match=r"report\.html cannot be written \(.*\); choose another"):
+        write_report(tmp_path, "t", [])
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_no_cell_is_an_argument_of_a_line_break() -> None:
+    lines = to_latex(pd.DataFrame({"[1cm] head": ["[5pt] x", "*"]}), "t", "tab:x").splitlines()
+    assert [line for line in lines if line.startswith(("[", "*"))] == []
+    assert r"{}[5pt] x \\" in lines
 
 
 def test_latex_escapes_what_means_something() -> None:

@@ -27,7 +27,10 @@ CREATE TABLE IF NOT EXISTS item_writes (
 CREATE TABLE IF NOT EXISTS item_changes (
     id INTEGER PRIMARY KEY, write INTEGER NOT NULL REFERENCES item_writes(number), op TEXT NOT NULL,
     item INTEGER NOT NULL, kind TEXT NOT NULL, before TEXT, after TEXT);
+CREATE INDEX IF NOT EXISTS item_changes_by_item ON item_changes(item);
 """
+_KEPT = 32
+"""States kept in memory beside the empty one, those asked for last; any other is made anew from the changes."""
 
 
 class Item(NamedTuple):
@@ -131,7 +134,7 @@ class ItemStore:
             state = dict(self._state(number - 1))
             self._all("INSERT INTO item_writes VALUES (?, ?, ?)", number, key, to_json(note))
             done = [self._one(state, number, change) for change in changes]
-            self._states[number] = state
+            self._keep(number, state)
             return done
 
     def _one(self, state: dict[int, Item], number: int, change: Change) -> int:
@@ -189,10 +192,6 @@ class ItemStore:
             rows = self._all("SELECT number, key, note FROM item_writes ORDER BY number")
         return [(number, key, json.loads(note)) for number, key, note in rows]
 
-    def notes(self) -> dict[str, Any]:
-        """What was kept with each write, by episode key."""
-        return {key: note for _, key, note in self.writes()}
-
     def undo(self, write: int) -> int:
         """Take back one write by a new one that does the opposite; the history keeps both.
 
@@ -203,12 +202,13 @@ class ItemStore:
             UserError: There is no such write, or one of its items is not as it left it.
         """
         with self._lock:
-            done = [past for past in self.history() if past.write == write]
+            every = self.history()
+            done = [past for past in every if past.write == write]
             if not any(row[0] == write for row in self._all("SELECT number FROM item_writes")):
                 raise UserError(f"there is no write {write}; there are 1 to {self._latest()}")
             now = {item.id: item.data for item in self.items()}
             left = {past.item: past.after for past in done}  # as this write left each item
-            later = [past for past in self.history() if past.write > write]
+            later = [past for past in every if past.write > write]
             for item, data in left.items():
                 if now.get(item) != data:
                     last = max(past.write for past in later if past.item == item)
@@ -221,7 +221,7 @@ class ItemStore:
                 )
                 for past in reversed(done):
                     self._back(state, number, past)
-                self._states[number] = state
+                self._keep(number, state)
             return number
 
     def _back(self, state: dict[int, Item], number: int, past: Past) -> None:
@@ -247,7 +247,8 @@ class ItemStore:
 
     def _state(self, at: int) -> dict[int, Item]:
         """The items after write `at`, from the nearest earlier state that is known."""
-        if at not in self._states:
+        state = self._states.get(at)
+        if state is None:
             base = max(number for number in self._states if number < at)
             state = dict(self._states[base])
             rows = self._all(
@@ -258,10 +259,16 @@ class ItemStore:
             )
             for write, op, item, kind, after in rows:
                 _advance(state, write, op, item, kind, None if after is None else json.loads(after))
-            self._states[at] = state
-            for number in sorted(self._states)[1:-32]:  # readers ask for the newest few
+        return self._keep(at, state)
+
+    def _keep(self, at: int, state: dict[int, Item]) -> dict[int, Item]:
+        """The state, known from now on as the one asked for last; those asked for long ago are forgotten."""
+        self._states.pop(at, None)
+        self._states[at] = state
+        for number in list(self._states)[:-_KEPT]:
+            if number:
                 del self._states[number]
-        return self._states[at]
+        return state
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -71,7 +71,7 @@ def test_history_says_who_wrote_what(store: ItemStore) -> None:
         ("e2", "update", {"text": "a"}, {"text": "A"}),
         ("e3", "delete", {"text": "A"}, None),
     ]
-    assert store.notes()["e1"] == {"refused": ["four items"]}
+    assert store.writes()[0] == (1, "e1", {"refused": ["four items"]})
 
 
 def test_undo_is_a_write_of_its_own(store: ItemStore) -> None:
@@ -97,12 +97,24 @@ def test_undo_refuses_what_later_writes_stand_on(store: ItemStore) -> None:
 
 def test_a_reader_opened_later_sees_the_same(tmp_path: Path) -> None:
     store = ItemStore(tmp_path / "s.sqlite")
-    for number in range(50):
+    for number in range(150):
         store.apply(f"e{number}", [insert(f"t{number}")])
     other = ItemStore(tmp_path / "s.sqlite")
-    assert [texts(other, at) for at in (50, 7, 0, 49)] == [
-        [f"t{i}" for i in range(n)] for n in (50, 7, 0, 49)
-    ]
+    for one in (store, other):
+        for at in (150, 7, 0, 49, *range(149, 50, -1), 8):
+            assert texts(one, at) == [f"t{i}" for i in range(at)]
+        assert len(one._states) <= 33, "it must not keep every state that there ever was"
+
+
+def test_a_long_stream_of_writes_holds_few_states(store: ItemStore) -> None:
+    for number in range(100):
+        store.apply(f"e{number}", [insert(f"t{number}")])
+        if number % 10 == 9:
+            store.undo(number + number // 10 + 1)
+    assert len(store._states) <= 33
+    assert len(texts(store)) == 90
+    plan = store._all("EXPLAIN QUERY PLAN SELECT COALESCE(MAX(item), 0) + 1 FROM item_changes")
+    assert "INDEX" in plan[0][-1], "the next item's number must not take a look at every change"
 
 
 @settings(max_examples=40, deadline=None)

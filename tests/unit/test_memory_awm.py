@@ -15,7 +15,7 @@ from jitmem_lab.session import Session
 
 from . import writing
 from .doubles import ButtonBenchmark, RuleModel, demonstration
-from .writing import MALFORMED, TASKS, episode, stored
+from .writing import MALFORMED, TASKS, episode, notes, stored
 
 pytestmark = pytest.mark.unit
 
@@ -194,7 +194,7 @@ def test_an_item_is_changed_once_a_write() -> None:
     told(memory, written("Clean it", *CLEAN))
     told(memory, written("Clean it", "look", "go") + "\n" + written("Other", *CLEAN))
     assert [item["seen"] for item in stored(memory)] == [2]
-    assert memory.store.notes()["key1.0"]["refused"] == ["Other: item 1 met another of its template"]
+    assert notes(memory)["key1.0"]["refused"] == ["Other: item 1 met another of its template"]
 
 
 def test_demonstrations_are_successes() -> None:

@@ -16,7 +16,7 @@ from jitmem_lab.session import Session
 
 from . import writing
 from .doubles import ButtonBenchmark, RuleModel, demonstration
-from .writing import MALFORMED, TASKS, WordEmbedder, episode
+from .writing import MALFORMED, TASKS, WordEmbedder, episode, notes
 
 pytestmark = pytest.mark.unit
 
@@ -177,7 +177,7 @@ def rules(memory: Any, at: int | None = None) -> list[tuple[str, int]]:
 
 
 def note(memory: Any, number: int) -> Any:
-    return memory.store.notes()[f"key{number}.0"]
+    return notes(memory)[f"key{number}.0"]
 
 
 def test_a_failure_is_set_beside_the_most_similar_success() -> None:

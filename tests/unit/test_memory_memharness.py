@@ -19,7 +19,7 @@ from jitmem_lab.session import Session
 from . import writing
 from .doubles import ButtonBenchmark, RuleModel, demonstration
 from .stepwise import Script, asking, learned, opened, shown
-from .writing import MALFORMED, TASKS, WordEmbedder, episode, stored
+from .writing import MALFORMED, TASKS, WordEmbedder, episode, notes, stored
 
 pytestmark = pytest.mark.unit
 
@@ -50,7 +50,7 @@ def test_two_memories_from_success_and_failure_alike() -> None:
     assert "Result: success" in won
     assert "Result: failure" in lost
     assert "A panel, look 1." in lost
-    assert memory.store.notes()["key0.0"] == {"refused": ["no list of memories in the answer: {}"]}
+    assert notes(memory)["key0.0"] == {"refused": ["no list of memories in the answer: {}"]}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from jitmem_lab.session import Session
 
 from . import writing
 from .doubles import ButtonBenchmark, RuleModel, demonstration
-from .writing import MALFORMED, TASKS, WordEmbedder, episode, stored
+from .writing import MALFORMED, TASKS, WordEmbedder, episode, notes, stored
 
 pytestmark = pytest.mark.unit
 
@@ -191,7 +191,7 @@ def test_an_answer_without_an_item_is_a_write_with_a_note(answer: str) -> None:
     assert change["note"]["why"] == "no item in the answer"
     assert (memory.snapshot(), stored(memory)) == (1, [])
     assert memory.recall(TASKS[1], 1, Session()).payload == ""
-    assert memory.store.notes()["key0.0"] == change["note"]
+    assert notes(memory)["key0.0"] == change["note"]
 
 
 def test_odd_text_is_stored_and_shown_as_it_is() -> None:

@@ -27,6 +27,7 @@ from .writing import (
     dump,
     episode,
     keeps_its_promises,
+    notes,
     opened,
     sees_one_snapshot,
     stored,
@@ -89,7 +90,7 @@ def test_a_curator_inserts_updates_and_deletes_and_all_of_it_can_be_seen_and_und
         ("key1.0", "update", "Press"),
         ("key2.0", "delete", "Look first"),
     ]
-    assert [note["valid"] for note in memory.store.notes().values()] == [1.0, 1.0, 1.0, None]
+    assert [note["valid"] for note in notes(memory).values()] == [1.0, 1.0, 1.0, None]
     first, second, third, last = memory.model.prompts
     assert "(none yet)" in first
     assert "Result: success" in first

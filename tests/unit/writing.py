@@ -115,6 +115,11 @@ def stored(memory: Any) -> list[dict[str, Any]]:
     return [item.data for item in memory.store.items()]
 
 
+def notes(memory: Any) -> dict[str, Any]:
+    """What was kept with each write, by episode key."""
+    return {key: note for _, key, note in memory.store.writes()}
+
+
 def keeps_its_promises(
     name: str, answer: Callable[[str], str], tmp_path: Path, won: bool = True, **options: Any
 ) -> None:

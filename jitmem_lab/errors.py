@@ -1,4 +1,9 @@
-"""The three ways in which something ends without a result."""
+"""The three ways in which something ends without a result, and what was meant by a name that is unknown."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 
 class JitmemError(Exception):
@@ -11,3 +16,9 @@ class UserError(JitmemError):
 
 class InfrastructureError(JitmemError):
     """A timeout, a 429, a dead environment: neither success nor failure, owed again on resume."""
+
+
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """The question "did you mean X?" for the known name that is nearest, `otherwise` when none is near."""
+    near = difflib.get_close_matches(str(name), list(known), 1)
+    return f"did you mean {near[0]}?" if near else otherwise

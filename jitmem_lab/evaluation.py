@@ -6,9 +6,8 @@ This is the unit of every sweep: notebooks, the demo and the command line all co
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from .benchmarks import benchmark_parameters, default_split, load_benchmark
 from .benchmarks.base import Benchmark
 from .curation import Curator
-from .embedding import load_embedder
-from .errors import UserError
+from .embedding import Embedder, load_embedder
+from .errors import UserError, did_you_mean
 from .execution import Executor
 from .judging import Judge
 from .memories import NAMES, load_memory, parameters, variants
@@ -50,6 +49,9 @@ class EvalConfig(BaseModel):
     """Number of tasks from the start of the order; None takes all."""
     order: int | None = 0
     """Seed of the permutation of tasks; None keeps the data's order."""
+    trials: int = Field(1, ge=1)
+    """How often the stream goes through the tasks; what only helps a task's own later trials (reflexion)
+    needs more than one."""
     memory: str = "jitmem"
     """Memory system, see `memories.NAMES`."""
     variant: str | None = None
@@ -66,7 +68,8 @@ class EvalConfig(BaseModel):
     model: str = "smol"
     """The executor's model: smol, openai:URL#NAME, hf:PATH, replay:RUN."""
     curator_model: str | None = None
-    """The curator's model; None takes the executor's."""
+    """Model of the curator, and of what a memory writes after an episode (there its role is `distiller`);
+    None takes the executor's."""
     judge_model: str | None = None
     """The judge's model; None takes the executor's (as in the paper)."""
     user_model: str | None = None
@@ -94,7 +97,7 @@ class EvalConfig(BaseModel):
     batch_size: int = Field(ge=1)
     """Tasks that share one snapshot of memory."""
     k: int = Field(ge=1)
-    """Traces retrieved."""
+    """Traces retrieved; systems that write items have a `k` of their own among their `options`."""
     gate: Literal["judge", "environment", "partial", "all+labels"]
     """What lets a trajectory into the bank."""
     retrieval: Retrieval = "bm25"
@@ -133,7 +136,8 @@ class EvalConfig(BaseModel):
     curator_max_tokens: int = Field(ge=1)
     """Longest payload."""
     curator_thinking: bool | None = None
-    """Whether the curator may think first (the paper's may not); None leaves the server's default."""
+    """Whether the curator, and what a memory writes, may think first (the paper's curator may not); None
+    leaves the server's default."""
     judge_form: Literal["json", "choose"]
     """How the judge is asked."""
     judge_max_tokens: int = Field(default=512, ge=1)
@@ -154,8 +158,8 @@ class EvalConfig(BaseModel):
 
         for name in parameters:
             if name not in cls.model_fields:
-                near = difflib.get_close_matches(name, cls.model_fields, 1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(cls.model_fields)}"
+                all_names = f"there are {', '.join(cls.model_fields)}"
+                hint = did_you_mean(name, cls.model_fields, all_names)
                 raise UserError(f"there is no parameter {name!r}; {hint}")
         preset = parameters.get("preset", cls.model_fields["preset"].default)
         _known("preset", preset, PRESETS)
@@ -183,7 +187,7 @@ class EvalConfig(BaseModel):
     def request(self) -> dict[str, Any]:
         """All parameters as they are recorded: no user, password or query in a model's address."""
         recorded = self.model_dump()
-        for name in ("model", "curator_model", "judge_model", "user_model"):
+        for name in ("model", "curator_model", "judge_model", "user_model", "embedder"):
             if recorded[name] is not None:
                 recorded[name] = _without_secrets(recorded[name])
         return recorded
@@ -230,14 +234,19 @@ def evaluate(
             )
         return own[spec]
 
+    def embedder(spec: str) -> Embedder:
+        loaded = load_embedder(spec, timeout=timeout)
+        stack.callback(loaded.close)
+        return loaded
+
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: _close(own))
         bench = stack.enter_context(contextlib.closing(make_benchmark(config, model)))
-        tasks = bench.tasks(limit=config.games, order=config.order)
+        tasks = bench.tasks(limit=config.games, order=config.order) * config.trials
         if not tasks:
             raise UserError(f"split {config.split} of {config.benchmark} has no tasks")
         executor = make_executor(config, model(config.model))
-        memory = make_memory(config, model, bench)
+        memory = make_memory(config, model, bench, embedder)
         judge = make_judge(config, model(config.judge_model or config.model)) if memory.needs_judge else None
         warm = (
             bench.demonstrations(config.warm_start, config.seed)
@@ -280,10 +289,15 @@ def make_benchmark(config: EvalConfig, model: Any) -> Benchmark:
     return load_benchmark(config.benchmark, split=config.split, **options)
 
 
-def make_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
-    """The memory system of a config; `model` gives a chat model by spec."""
+def make_memory(
+    config: EvalConfig,
+    model: Any,
+    benchmark: Benchmark,
+    embedder: Callable[[str], Embedder] = load_embedder,
+) -> Any:
+    """The memory system of a config; `model` gives a chat model by spec, `embedder` an embedder."""
     if config.memory not in ("raw", "jitmem"):
-        return _written_memory(config, model, benchmark)
+        return _written_memory(config, model, benchmark, embedder)
     options: dict[str, Any] = {
         "k": config.k,
         "gate": config.gate,
@@ -296,7 +310,7 @@ def make_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
         "idf": config.idf,
     }
     if config.retrieval == "dense":
-        options["embedder"] = load_embedder(config.embedder)
+        options["embedder"] = embedder(config.embedder)
     curator_model = config.curator_model or config.model
     if config.traces == "distilled":
         options["distiller"] = model(curator_model)
@@ -310,27 +324,49 @@ def make_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
     )
 
 
-def _written_memory(config: EvalConfig, model: Any, benchmark: Benchmark) -> Any:
-    """A system with parameters of its own: it is given what it takes of the config's, then its options."""
+_OF_TRACES = ("k", "retrieval", "payload_of", "traces", "tokenizer", "idf", "task_conditioned")
+"""What only memories of raw traces go by."""
+
+
+def _written_memory(
+    config: EvalConfig, model: Any, benchmark: Benchmark, embedder: Callable[[str], Embedder]
+) -> Any:
+    """A system with parameters of its own: it is given what it takes of the config's, then its options.
+
+    What a variant sets goes before what the preset sets, and after what was asked for otherwise. Of the
+    parameters of the curator only its model and thinking apply.
+    """
     taken = parameters(config.memory)
+    usual = values_of(config.request())
+
+    def asked(name: str) -> bool:
+        return bool(getattr(config, name) != usual.get(name, EvalConfig.model_fields[name].default))
+
+    for name in _OF_TRACES if "model" in taken else ():
+        if asked(name):
+            own = f"; its own is given as options={{{name!r}: …}}" if name in taken else ""
+            raise UserError(f"memory {config.memory} does not go by {name}, leave it out{own}")
     options: dict[str, Any] = {"benchmark": benchmark, "variant": config.variant}
     if "model" in taken:
         options["model"] = model(config.curator_model or config.model)
     shared = {
-        "gate": config.gate,
-        "exclude_own": config.exclude_own,
-        "trace_format": config.trace_format,
-        "temperature": config.writer_temperature,
-        "max_tokens": config.writer_max_tokens,
-        "thinking": config.curator_thinking,
+        "gate": "gate",
+        "exclude_own": "exclude_own",
+        "trace_format": "trace_format",
+        "temperature": "writer_temperature",
+        "max_tokens": "writer_max_tokens",
+        "thinking": "curator_thinking",
     }
-    options |= {name: value for name, value in shared.items() if name in taken and value is not None}
     variant = variants(config.memory).get(config.variant or "", {})
+    for name, field in shared.items():
+        value = getattr(config, field)
+        if name in taken and value is not None and (name not in variant or asked(field)):
+            options[name] = value
     how = (variant | config.options).get(
         "retrieval", taken["retrieval"].default if "retrieval" in taken else None
     )
     if how == "dense":
-        options["embedder"] = load_embedder(config.embedder)
+        options["embedder"] = embedder(config.embedder)
     return load_memory(config.memory, **(options | config.options))
 
 
@@ -383,9 +419,8 @@ def _known(what: str, value: Any, known: Iterable[str]) -> None:
     """Raise `UserError` unless `value` is one of `known`."""
     names = list(known)
     if value not in names:
-        near = difflib.get_close_matches(str(value), names, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UserError(f"there is no {what} {value!r}; {hint}there are {', '.join(names)}")
+        hint = " ".join(filter(None, (did_you_mean(value, names), f"there are {', '.join(names)}")))
+        raise UserError(f"there is no {what} {value!r}; {hint}")
 
 
 def _without_secrets(spec: str) -> str:

@@ -98,7 +98,8 @@ def preset_values(name: str, benchmark: str, memory: str = "none") -> dict[str, 
     """The values of a preset on a benchmark, with a memory system.
 
     With `small`, a system's variant for small models is taken where it has one; one that asks a model about
-    each demonstration gets 10 of them, since a small model takes ten seconds or more for each.
+    each demonstration gets 10 of them, since a small model takes ten seconds or more for each. MemP and
+    Reflexion are published with the environment's own word for success.
     """
     from .memories import parameters, variants
 
@@ -107,6 +108,8 @@ def preset_values(name: str, benchmark: str, memory: str = "none") -> dict[str, 
         own["variant"] = "small"
     if name == "small" and "model" in parameters(memory):
         own["warm_start"] = 10
+    if memory in ("memp", "reflexion"):  # published so; the others' writer is told what a judge says
+        own["gate"] = "environment"
     return PRESETS[name] | BY_BENCHMARK[name].get(benchmark, {}) | own
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import UserError
-from .evaluation import evaluate
+from .evaluation import EvalConfig, evaluate
 from .files import write_json
 from .grids import Cell, Grid
 from .models import load_model
@@ -182,13 +182,11 @@ def _places(root: Path, cells: Sequence[Cell], totals: Mapping[str, int]) -> lis
     there: dict[Path, dict[str, Any]] = {}
     for file in sorted(root.glob("*/config.json")):
         with contextlib.suppress(UserError):
-            there[file.parent] = Run(file.parent).config.get("request") or {}
+            there[file.parent] = _whole(Run(file.parent).config.get("request") or {})
     places = []
     for cell in cells:
         asked = json.loads(json.dumps(cell.config.request()))
-        holding = [
-            folder for folder, request in there.items() if request and request.items() <= asked.items()
-        ]
+        holding = [folder for folder, request in there.items() if request == asked]
         folder = root / cell.name
         if holding:
             folder = folder if folder in holding else holding[0]
@@ -196,6 +194,13 @@ def _places(root: Path, cells: Sequence[Cell], totals: Mapping[str, int]) -> lis
             raise UserError(f"{folder} holds a run of other settings; choose another folder for the sweep")
         places.append(Place(cell, folder, totals[cell.name]))
     return places
+
+
+def _whole(request: dict[str, Any]) -> dict[str, Any]:
+    """A recorded request with the parameters that came after it at their defaults."""
+    with contextlib.suppress(UserError):
+        return dict(json.loads(json.dumps(EvalConfig.make(**request).request())))
+    return request
 
 
 class _Runner:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from .embedding import Embedder, load_embedder
 from .errors import UserError
 from .evaluation import EvalConfig, make_benchmark, make_executor, make_judge, make_memory
 from .grids import Cell
@@ -41,6 +42,13 @@ def check_cells(cells: Sequence[Cell]) -> dict[str, int]:
     """
     benches: dict[tuple[str, ...], Any] = {}
     totals = {}
+    embedders: dict[str, Embedder] = {}
+
+    def embedder(spec: str) -> Embedder:
+        if spec not in embedders:
+            embedders[spec] = stack.enter_context(contextlib.closing(load_embedder(spec)))
+        return embedders[spec]
+
     with contextlib.ExitStack() as stack:
         for cell in cells:
             config = cell.config
@@ -51,10 +59,11 @@ def check_cells(cells: Sequence[Cell]) -> dict[str, int]:
             if key not in benches:
                 benches[key] = stack.enter_context(contextlib.closing(make_benchmark(config, _Unloaded)))
             make_executor(config, _Unloaded(config.model))  # type: ignore[arg-type]
-            memory = make_memory(config, _Unloaded, benches[key])
+            memory = make_memory(config, _Unloaded, benches[key], embedder)
             if memory.needs_judge:
                 make_judge(config, _Unloaded(config.judge_model or config.model))  # type: ignore[arg-type]
-            totals[cell.name] = len(benches[key].tasks(limit=config.games, order=config.order))
+            tasks = benches[key].tasks(limit=config.games, order=config.order)
+            totals[cell.name] = len(tasks) * config.trials
             if not totals[cell.name]:
                 raise UserError(f"split {config.split} of {config.benchmark} has no tasks")
     return totals

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import UserError
+from ..errors import UserError, did_you_mean
 
 if TYPE_CHECKING:  # the command line asks here for names, and must stay light
     from .base import Benchmark
@@ -98,6 +97,4 @@ def _known(name: str) -> _Known:
 
 
 def _unknown(what: str, value: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(str(value), known, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"unknown {what} {value!r}; {hint}known are {', '.join(known)}"
+    return f"unknown {what} {value!r}; {did_you_mean(value, known)} known are {', '.join(known)}"

@@ -6,13 +6,12 @@ replaced by the caller's text in one pass, so that braces inside the inserted te
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from ..errors import UserError
+from ..errors import UserError, did_you_mean
 from ..records import Message, content_hash
 
 _FOLDER = Path(__file__).parent
@@ -87,9 +86,7 @@ def load_prompt(name: str) -> Prompt:
             raise UserError(f"prompt file {name} cannot be read: {error.strerror}") from None
         except ValueError:
             raise UserError(f"prompt file {name} cannot be read: it is no UTF-8 text") from None
-    near = difflib.get_close_matches(name, names(), 1)
-    hint = f"did you mean {near[0]}? " if near else ""
     raise UserError(
-        f"there is no prompt {name!r}; {hint}shipped are {', '.join(names())}; an own one is the path of a "
-        ".txt file"
+        f"there is no prompt {name!r}; {did_you_mean(name, names())} shipped are {', '.join(names())}; "
+        "an own one is the path of a .txt file"
     )

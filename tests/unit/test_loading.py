@@ -118,7 +118,7 @@ def test_what_is_not_there_is_said(target: str, says: str) -> None:
 
 
 def test_options_and_splits_of_ones_own_are_checked(own: Any) -> None:
-    with pytest.raises(UserError, match=r"unknown option .*'sise'; did you mean 'size'"):
+    with pytest.raises(UserError, match=r"unknown option .*'sise'; did you mean size\?"):
         load_benchmark(own(POOLED), sise=2)
     with pytest.raises(UserError, match="mine has no split 'tset'; it has train, test"):
         load_benchmark(own(POOLED), split="tset")

@@ -224,6 +224,23 @@ def test_a_folder_that_holds_another_run_or_sweep_is_refused(tmp_path: Path, wor
     lock.release()
 
 
+def test_a_run_of_before_a_parameter_came_holds_the_cell_of_its_default(tmp_path: Path, world: World) -> None:
+    """Parameters come with versions: an older run is that of their defaults, and of nothing else."""
+    go(tmp_path / "s", memory=["raw"])
+    config = tmp_path / "s" / "raw" / "config.json"
+    recorded = json.loads(config.read_text())
+    for name in ("payload_of", "trials", "idf"):
+        del recorded["request"][name]
+    config.write_text(json.dumps(recorded))
+    asked = world.asked
+    both = go(tmp_path / "s", {"memory": "raw"}, payload_of=["own", "another"])
+    assert [place.folder.name for place in both.places] == ["raw", "payload_of-another"] or [
+        place.folder for place in both.places
+    ] == [tmp_path / "s" / "raw", tmp_path / "s" / both.places[1].cell.name]
+    assert len({place.folder for place in both.places}) == 2
+    assert world.asked > asked, "the second cell was played"
+
+
 # Running
 
 

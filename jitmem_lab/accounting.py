@@ -58,6 +58,14 @@ def ledger(run: Run) -> Iterator[Entry]:
 
 def _walk(run: Run) -> Iterator[tuple[Stage, Sequence[Call], Episode | None]]:
     """Stage, calls and episode, if it is one, of each line of a run's files."""
+    try:
+        yield from _stages(run)
+    except (TypeError, ValueError) as error:
+        why = str(error).splitlines()[0]
+        raise UserError(f"{run.path} cannot be read: a call in writes.jsonl is broken ({why})") from None
+
+
+def _stages(run: Run) -> Iterator[tuple[Stage, Sequence[Call], Episode | None]]:
     writes = run.writes()
     waiting = deque(line for line in writes if line["key"] != "warm")
     for line in writes:

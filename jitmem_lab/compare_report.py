@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from .compare_tables import (
     task_table,
 )
 from .comparison import Comparison
+from .errors import UserError
+from .memories import NAMES
 from .report import Section
 
 if TYPE_CHECKING:
@@ -52,7 +55,16 @@ def compare_sections(
         executors: The paper's executors whose cells stand beside.
         prices: Prices by model.
         draws, seed: Of the bootstrap intervals.
+
+    Raises:
+        UserError: A baseline or system that is not there, an executor that the paper does not have, no draws.
     """
+    labels = dict.fromkeys(group.label for group in comparison.groups)
+    for name, known in ((baseline, [*labels, *NAMES]), (shown, ["", *labels])):
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise UserError(f"there is no system {name!r} here; {hint}there are {', '.join(labels)}")
     compared = [g.label for g in comparison.groups if comparison.baseline(g, baseline) is not None]
     shown = shown or next((label for label in ("jitmem", *compared[::-1]) if label in compared), "")
     paper = PAPER_NOTE if executors else ""

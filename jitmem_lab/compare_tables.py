@@ -55,7 +55,7 @@ def coverage(comparison: Comparison) -> pd.DataFrame:
     rows = []
     for group in comparison.groups:
         errors = sum(episode.outcome == "error" for episode in group.episodes)
-        planned = sum(int((run.settings.get("tasks") or {}).get("count", 0)) for run in group.runs.values())
+        planned = sum((run.settings.get("tasks") or {}).get("count") or 0 for run in group.runs.values())
         rows.append(
             {
                 **_place(group),

@@ -56,7 +56,7 @@ class Group:
     def streams(self) -> dict[Replicate, list[Episode]]:
         """The episodes that count, without their prompts, by order."""
         return {
-            replicate: [episode.model_copy(update={"calls": ()}) for episode in run.latest()]
+            replicate: [episode.model_copy(update={"calls": ()}) for episode in _latest(run)]
             for replicate, run in self.runs.items()
         }
 
@@ -141,14 +141,44 @@ class Comparison:
 
 
 def _runs(folders: Sequence[str | Path], notes: list[str]) -> Iterable[Run]:
-    for folder in map(Path, folders):
-        if not folder.exists():
-            raise UserError(f"there is no folder {folder}; give run directories or a folder of them")
-        for file in sorted(folder.rglob("config.json")):
+    seen: set[Path] = set()
+    for folder in folders:
+        for file in _configs(folder):
+            if (place := file.resolve()) in seen:  # one folder may lie in another that is given too
+                continue
+            seen.add(place)
             try:
-                yield Run(file.parent)
-            except UserError as error:
-                notes.append(f"left out: {error}")
+                run = Run(file.parent)
+                next(run.iter_episodes(), None)  # records of a newer version are told by the first
+                if not isinstance(run.config.get("request") or {}, dict):
+                    raise UserError(f"{file} cannot be read (its request is no table)")
+            except (UserError, OSError, RecursionError, OverflowError) as error:
+                where = "" if str(file.parent) in str(error) else f"{file.parent} cannot be read: "
+                notes.append(f"left out: {where}{error}")
+            else:
+                yield run
+
+
+def _configs(folder: str | Path) -> list[Path]:
+    """The configs of runs in a folder.
+
+    Raises:
+        UserError: There is no such folder.
+    """
+    try:
+        if Path(folder).exists():
+            return sorted(Path(folder).rglob("config.json"))
+        why = ""
+    except (OSError, TypeError, ValueError) as error:  # a name too long, a number, a NUL
+        why = f" ({getattr(error, 'strerror', None) or error})"
+    raise UserError(f"there is no folder {folder!s:.200}{why}; give run directories or a folder of them")
+
+
+def _latest(run: Run) -> list[Episode]:
+    try:
+        return run.latest()
+    except UserError as error:
+        raise UserError(f"{run.path} cannot be compared: {error}") from None
 
 
 def _request(run: Run) -> dict[str, Any]:
@@ -167,31 +197,47 @@ def _grouped(runs: Sequence[Run], notes: list[str]) -> list[Group]:
         names = (bench.get("name"), bench.get("split"), model_name(run), memory.get("name"))
         rest = {name: value for name, value in _request(run).items() if name not in _REPLICATE}
         found[tuple(map(str, names))][to_json(rest)].append(run)
-    groups = []
+    systems: dict[tuple[str, str, str], dict[str, list[list[Run]]]] = defaultdict(dict)
     for (benchmark, split, model, memory), alike in found.items():
-        labels = _labels(memory, benchmark, [_request(own[0]) for own in alike.values()])
-        for label, own in zip(labels, alike.values(), strict=True):
-            groups.append(Group(label, memory, benchmark, split, model, _replicates(own, notes)))
+        systems[benchmark, model, memory][split] = list(alike.values())
+    groups = []
+    for (benchmark, model, memory), by_split in systems.items():
+        labels = _labels(memory, benchmark, [[own[0] for own in alike] for alike in by_split.values()])
+        for split, own_runs in by_split.items():
+            for own in own_runs:
+                label = labels[own[0].path]
+                groups.append(Group(label, memory, benchmark, split, model, _replicates(own, notes)))
     place = {name: number for number, name in enumerate(NAMES)}
     return sorted(groups, key=lambda g: (g.model, g.benchmark, g.split, place.get(g.memory, 99), g.label))
 
 
-def _labels(memory: str, benchmark: str, requests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The memory's name for each of several requests, with what differs among them.
+def _labels(memory: str, benchmark: str, splits: Sequence[Sequence[Run]]) -> dict[Path, str]:
+    """The memory's name for each of several runs, by path, with what differs among them.
 
-    What two presets set differently is told by the presets' names.
+    What two presets set differently is told by the presets' names. Runs on different splits share a label,
+    and so a row of a table, only if they were asked for alike, but for the number of games.
     """
-    names = dict.fromkeys(name for request in requests for name in request if name not in _REPLICATE)
-    differ = [name for name in names if len({to_json(request.get(name)) for request in requests}) > 1]
+    requests = {run.path: _request(run) for runs in splits for run in runs}
+    places = [[requests[run.path] for run in runs] for runs in splits]
+    if all(run.config.get("request") for runs in splits for run in runs):
+        anywhere = [{n: v for n, v in request.items() if n != "games"} for request in requests.values()]
+        places.append(anywhere)
+    differ = list(dict.fromkeys(name for place in places for name in _differ(place)))
     if "preset" in differ:
         place = {"memory": memory, "benchmark": benchmark}
-        chosen = {name for request in requests for name in _chosen(place | dict(request))}
+        chosen = {name for request in requests.values() for name in _chosen(place | dict(request))}
         differ = [name for name in differ if name in chosen]
-    labels = []
-    for request in requests:
+    labels = {}
+    for path, request in requests.items():
         told = (f"{name}={_word(request.get(name))}" for name in differ)
-        labels.append(" ".join([memory, ", ".join(told)]).strip())
+        labels[path] = " ".join([memory, ", ".join(told)]).strip()
     return labels
+
+
+def _differ(requests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of what is not the same in all requests."""
+    names = dict.fromkeys(name for request in requests for name in request if name not in _REPLICATE)
+    return [name for name in names if len({to_json(request.get(name)) for request in requests}) > 1]
 
 
 def _chosen(request: Mapping[str, Any]) -> set[str]:
@@ -207,8 +253,7 @@ def _word(value: Any) -> str:
 def _replicates(runs: Sequence[Run], notes: list[str]) -> dict[Replicate, Run]:
     """Runs by order and seed; of two with the same ones the one that got further."""
     found: dict[Replicate, Run] = {}
-    ranked = sorted(runs, key=lambda run: (-_done(run), -float(run.config.get("created") or 0)))
-    for run in ranked:
+    for run in sorted(runs, key=lambda run: (-_done(run), -_created(run))):
         request = run.config.get("request") or run.settings
         replicate = Replicate(request.get("order"), request.get("seed"))
         if replicate in found:
@@ -216,6 +261,11 @@ def _replicates(runs: Sequence[Run], notes: list[str]) -> dict[Replicate, Run]:
         else:
             found[replicate] = run
     return dict(sorted(found.items(), key=lambda item: (str(item[0].order).zfill(9), str(item[0].seed))))
+
+
+def _created(run: Run) -> float:
+    created = run.config.get("created")
+    return float(created) if isinstance(created, int | float) else 0.0
 
 
 def _done(run: Run) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from .analysis import Interval, wilson
+from .errors import UserError
 from .records import Episode
 
 if TYPE_CHECKING:
@@ -163,7 +164,12 @@ def bootstrap(
 
     Returns:
         None for fewer than two tasks, or where all values are equal: it can't tell what it never saw.
+
+    Raises:
+        UserError: No draws, or a negative seed.
     """
+    if draws < 1 or seed < 0:
+        raise UserError(f"draws must be 1 or more, and seed 0 or more, not {draws} and {seed}")
     rows, columns = values.shape
     if columns < 2 or _constant(values) is not None or not np.isfinite(values).any():
         return None

@@ -10,7 +10,7 @@ import random
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -395,6 +395,100 @@ def test_presets_are_told_by_their_names(tmp_path: Path) -> None:
         make_run(tmp_path / f"{preset}-{k}", "alfworld", "valid_seen", "raw", 0, **asked)
     labels = [group.label for group in Comparison.read(tmp_path).groups]
     assert labels == ["raw preset=paper, k=3", "raw preset=small, k=3", "raw preset=small, k=5"]
+
+
+def test_splits_of_one_benchmark_share_a_row_only_if_asked_for_alike(tmp_path: Path) -> None:
+    for split, k, games in (("airline", 1, 8), ("airline", 3, 8), ("retail", 3, 12), ("retail", 5, 12)):
+        make_run(tmp_path / f"{split}{k}", "tau2", split, "raw", 0, k=k, games=games)
+    comparison = Comparison.read(tmp_path)
+    assert [(g.label, g.split) for g in comparison.groups] == [
+        ("raw k=1", "airline"),
+        ("raw k=3", "airline"),
+        ("raw k=3", "retail"),
+        ("raw k=5", "retail"),
+    ]
+    table = compare_sections(comparison, draws=10)["table_2"].table.set_index("memory")
+    averages = table["micro average"]
+    assert averages["raw k=1"] == averages["raw k=5"] == "–"
+    assert averages["raw k=3"] != "–"
+
+
+def test_a_folder_that_lies_in_another_is_read_once(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a", "alfworld", "valid_seen", "raw", 0)
+    (tmp_path / "link").symlink_to(tmp_path / "runs" / "a")
+    folders = [tmp_path, tmp_path / "runs", tmp_path / "runs" / "a", tmp_path / "link"]
+    comparison = Comparison.read(folders)
+    assert comparison.notes == []
+    assert [len(group.runs) for group in comparison.groups] == [1]
+
+
+def _rewrite(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def spoil(run: Path) -> None:
+        file = run / name
+        file.write_text(file.read_text().replace(old, new))
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda run: (run / "config.json").write_text("[" * 100_000),
+        lambda run: (run / "config.json").write_bytes(b"\xff"),
+        lambda run: ((run / "episodes.jsonl").unlink(), (run / "episodes.jsonl").mkdir()),
+        lambda run: (run / "episodes.jsonl").write_text("[" * 100_000 + "\n"),
+        _rewrite("config.json", '"request": {', '"request": "x", "was": {'),
+        _rewrite("config.json", '"schema_version": 1', '"schema_version": 2'),
+        _rewrite("config.json", '"schema_version": 1', '"schema_version": Infinity'),
+        _rewrite("episodes.jsonl", '"schema_version": 1', '"schema_version": 2'),
+    ],
+)
+def test_a_run_that_cannot_be_read_is_named_and_the_others_are_compared(
+    tmp_path: Path, spoil: Callable[[Path], Any]
+) -> None:
+    for order in (0, 1):
+        make_run(tmp_path / f"raw{order}", "alfworld", "valid_seen", "raw", order)
+    spoil(tmp_path / "raw1")
+    comparison = Comparison.read(tmp_path)
+    assert [len(group.runs) for group in comparison.groups] == [1]
+    (note,) = comparison.notes
+    assert str(tmp_path / "raw1") in note
+    assert compare_sections(comparison, draws=10)["runs"].text == note
+
+
+@pytest.mark.parametrize("line", ['{"key": "a", "calls": null}', '{"key": "a", "calls": [{"role": "boss"}]}'])
+def test_costs_that_cannot_be_read_are_told_with_the_run(tmp_path: Path, line: str) -> None:
+    make_run(tmp_path / "raw", "alfworld", "valid_seen", "raw", 0)
+    with (tmp_path / "raw" / "writes.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(UserError, match="raw cannot be read: a call in writes") as caught:
+        compare_sections(Comparison.read(tmp_path), draws=10)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"baseline": "nonee"}, "did you mean 'none'"),
+        ({"baseline": ""}, "there are raw"),
+        ({"shown": "jitmem"}, "no system 'jitmem' here"),
+        ({"draws": 0}, "draws must be 1"),
+        ({"seed": -1}, "seed 0 or more"),
+        ({"executors": ["Qwen"]}, "no executor 'Qwen'"),
+    ],
+)
+def test_what_is_asked_wrongly_of_a_comparison_is_one_sentence(
+    tmp_path: Path, wrong: dict[str, Any], says: str
+) -> None:
+    make_run(tmp_path / "raw", "alfworld", "valid_seen", "raw", 0)
+    with pytest.raises(UserError, match=says):
+        compare_sections(Comparison.read(tmp_path), **{"draws": 10} | wrong)
+
+
+@pytest.mark.parametrize("where", [[3], [None], ["a\0b"], "x" * 5000, ["a" * 5000]])
+def test_what_names_no_folder_is_one_sentence(where: Any) -> None:
+    with pytest.raises(UserError, match="there is no folder"):
+        Comparison.read(where)
 
 
 @pytest.mark.parametrize("where", ["nowhere", "empty"])

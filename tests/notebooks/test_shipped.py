@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -106,21 +108,25 @@ def test_explore(quickstart):
 def sweep(tmp_path_factory):
     """Three benchmarks with three memories each: one parameter changes the benchmark, one the memory."""
     folder = tmp_path_factory.mktemp("sweep")
-    runs = {}
-    for benchmark in ("alfworld", "webshop", "tau2"):
-        pytest.importorskip({"alfworld": "textworld", "webshop": "spacy", "tau2": "tau2"}[benchmark])
-        for memory in ("none", "raw", "jitmem"):
-            name = f"{benchmark}-{memory}"
-            parameters = {
-                "benchmark": benchmark,
-                "memory": memory,
-                "games": 2,
-                "out": str(folder / name),
-                "more": {"warm_start": 4, "max_steps": 4, "curator_max_tokens": 24},
-            }
-            output = run_notebook("20_evaluate", parameters, output=folder / f"{name}.ipynb", progress=False)
-            runs[benchmark, memory] = (output, Run(folder / name))
-    return runs
+    for package in ("textworld", "spacy", "tau2"):
+        pytest.importorskip(package)
+
+    def run(cell):
+        benchmark, memory = cell
+        name = f"{benchmark}-{memory}"
+        parameters = {
+            "benchmark": benchmark,
+            "memory": memory,
+            "games": 2,
+            "out": str(folder / name),
+            "more": {"warm_start": 4, "max_steps": 4, "curator_max_tokens": 24},
+        }
+        output = run_notebook("20_evaluate", parameters, output=folder / f"{name}.ipynb", progress=False)
+        return output, Run(folder / name)
+
+    cells = list(itertools.product(("alfworld", "webshop", "tau2"), ("none", "raw", "jitmem")))
+    with ThreadPoolExecutor(2) as pool:  # two kernels at a time
+        return dict(zip(cells, pool.map(run, cells), strict=True))
 
 
 @pytest.mark.model

@@ -10,15 +10,6 @@ if TYPE_CHECKING:
     from .runs import Run
 
 
-_CONTROLS = {
-    "own_type": "only among traces of the task's own type, which no agent is told",
-    "other_type": "only among traces of other types of task",
-    "shuffled": "the traces found for another task",
-    "random": "any traces",
-    "empty": "no traces",
-}
-
-
 class Row(NamedTuple):
     """One parameter of a run."""
 
@@ -87,6 +78,8 @@ def _rows(request: dict[str, Any]) -> list[Row]:
 
 def cautions(settings: dict[str, Any], told_with: dict[str, Any]) -> list[str]:
     """What must be told with the figures of a run of these settings, the benchmark's own words first."""
+    from .memories.retrieving import CONTROLS
+
     bench, memory = settings.get("benchmark") or {}, settings.get("memory") or {}
     said = [f"leak: {leak}" for leak in bench.get("leaks") or []] + list(told_with.get("notes") or [])
     said += list(memory.get("notes") or [])
@@ -96,8 +89,8 @@ def cautions(settings: dict[str, Any], told_with: dict[str, Any]) -> list[str]:
         said.append("the bank takes any reward above 0 for a success")
     if memory.get("exclude_own") is False:
         said.append("leak: a task may retrieve its own earlier trajectory")
-    if memory.get("retrieval") in tuple(_CONTROLS):
-        said.append(f"a control: {memory['retrieval']} retrieval ({_CONTROLS[memory['retrieval']]})")
+    if memory.get("retrieval") in tuple(CONTROLS):
+        said.append(f"a control: {memory['retrieval']} retrieval ({CONTROLS[memory['retrieval']]})")
     if memory.get("payload_of") == "another":
         said.append("a control: the payload is made for another task")
     warm = (settings.get("warm_start") or {}).get("count", 0)

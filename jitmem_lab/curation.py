@@ -17,6 +17,8 @@ CuratorForm = Literal["advice", "plan"]
 """`advice`: a briefing asked for in chat. `plan`: a numbered list to be continued, for small models."""
 
 
+HEADINGS = {"steps": "Steps to do it:", "attempt": "What was done:", "lessons": "Lessons:"}
+"""What stands above a trace, by what it holds (`RetrievedTrace.holds`)."""
 _LONGEST_SENTENCE = 2000
 """Characters of a trace's task sentence that are shown."""
 
@@ -120,8 +122,9 @@ class Curator:
     def _head(self, number: int, trace: RetrievedTrace) -> str:
         sentence = cut_middle(trace.description, _LONGEST_SENTENCE).text
         if self.form == "plan":
-            return f"Task: {sentence}\nSteps to do it:"
-        return f"Record {number}\nTask: {sentence}\nWhat happened:"
+            return f"Task: {sentence}\n{HEADINGS[trace.holds]}"
+        happened = HEADINGS["lessons"] if trace.holds == "lessons" else "What happened:"
+        return f"Record {number}\nTask: {sentence}\n{happened}"
 
     def curate(
         self, task: Task, traces: Sequence[RetrievedTrace], session: Session, sample: int = 0

@@ -275,6 +275,9 @@ class RetrievedTrace(Record):
     """Task it was collected on."""
     description: str
     """That task's sentence."""
+    holds: Literal["steps", "attempt", "lessons"] = "steps"
+    """What the text is: steps that led to success, what was done (with its result, so perhaps in vain), or
+    lessons drawn from it."""
     text: str = ""
     """The trace as it was shown to the curator or the executor, after any cut."""
     cut_chars: int = 0
@@ -291,9 +294,10 @@ class Recall(Record):
     query: str = ""
     """The retrieval query."""
     bank_size: int = 0
-    """Traces in the snapshot that was searched."""
+    """Traces, or items of a memory that writes some, in the snapshot that was searched."""
     self_excluded: int = 0
-    """Traces of this very task that retrieval left out."""
+    """What comes of this very task and was left out: the traces that would have been among the first k, or
+    all items of a memory that writes some."""
     notes: dict[str, Any] = Field(default_factory=dict)
     """Further facts worth showing (what was cut, which control was on)."""
 

@@ -28,7 +28,7 @@ SYSTEMS = {
 """Each system's module here and its class."""
 NAMES = tuple(SYSTEMS)
 """Memory systems that can be chosen."""
-_GIVEN = ("model", "curator", "embedder", "benchmark")
+GIVEN = ("model", "curator", "embedder", "benchmark")
 """Parameters that are objects: passed where a system takes them, missed where it must have them."""
 
 
@@ -52,7 +52,7 @@ def parameters(name: str) -> dict[str, inspect.Parameter]:
             continue
         own = inspect.signature(layer.__init__).parameters
         found |= {key: p for key, p in own.items() if key != "self" and p.kind is p.KEYWORD_ONLY}
-        found |= {key: p for key, p in own.items() if key in _GIVEN}
+        found |= {key: p for key, p in own.items() if key in GIVEN}
     for key in getattr(memory_class(name), "WITHOUT", ()):
         found.pop(key, None)
     return found
@@ -82,7 +82,7 @@ def load_memory(name: str, **options: Any) -> Memory:
     allowed = parameters(name)
     variant = options.pop("variant", None)
     for option in options:
-        if option not in allowed and option not in _GIVEN:
+        if option not in allowed and option not in GIVEN:
             raise UserError(f"memory {name} has no parameter {option!r}; {_near(option, sorted(allowed))}")
     if variant is not None:
         known = variants(name)
@@ -91,7 +91,7 @@ def load_memory(name: str, **options: Any) -> Memory:
         options = known[variant] | options
     options = {key: value for key, value in options.items() if key in allowed}
     _check_types(name, options)
-    for given in _GIVEN:
+    for given in GIVEN:
         needed = given in allowed and allowed[given].default is inspect.Parameter.empty
         missing = needed and options.get(given) is None
         if missing or isinstance(options.get(given), str | int | float | bool | dict | list):

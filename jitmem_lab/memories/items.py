@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS item_changes (
 CREATE INDEX IF NOT EXISTS item_changes_by_item ON item_changes(item);
 """
 _KEPT = 32
-"""States kept in memory beside the empty one, those asked for last; any other is made anew from the changes."""
+"""States kept in memory beside the empty one: those asked for last. Others are made anew from the changes."""
 
 
 class Item(NamedTuple):

@@ -8,14 +8,13 @@ import re
 import textwrap
 from typing import Any
 
-from . import NAMES, memory_class, parameters
+from . import GIVEN, NAMES, memory_class, parameters
 
 LABELS = ("Stores", "Written", "Found", "Shown", "Costs", "Source", "Chosen here")
 """What the docstring of a system's module says, a paragraph each, behind its first line `name: sentence`."""
 _LINE = re.compile(rf"^({'|'.join(LABELS)}):\s", re.M)
 _SHORT = ("Stores", "Written", "Found", "Shown", "Costs")
 _PAPER = re.compile(r"arxiv (\d{4}\.\d{5})", re.I)
-_OBJECTS = ("model", "curator", "embedder", "benchmark", "distiller")
 _ENOUGH = 30
 
 
@@ -33,7 +32,7 @@ def _page(name: str) -> dict[str, Any]:
     doc = inspect.cleandoc(importlib.import_module(system.__module__).__doc__ or "")
     head, *parts = _LINE.split(doc)
     said = {label: _plain(text) for label, text in zip(parts[::2], parts[1::2], strict=True)}
-    defaults = {key: p.default for key, p in parameters(name).items() if key not in _OBJECTS}
+    defaults = {key: p.default for key, p in parameters(name).items() if key not in (*GIVEN, "distiller")}
     return {
         "name": name,
         "about": _plain(head.partition(":")[2]),

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..bank import MemoryBank
+from ..curation import HEADINGS
 from ..embedding import Embedder
 from ..errors import UserError
 from ..execution import without_thinking
@@ -34,13 +35,12 @@ from ..records import Episode, Recall, RetrievedTrace, Sampling, Task, Trajector
 from ..session import Session
 from ..traces import TraceFormat, fit, trace_text
 from .base import Companion, Gate, asks_judge, decide
-from .retrieving import NO_OTHER, Retrieval, Retriever
+from .retrieving import CONTROLS, NO_OTHER, TYPED, Retrieval, Retriever
 
 Traces = Literal["raw", "distilled"]
 """`distilled`: a trajectory is turned at write time into at most three lessons; those are shown instead."""
 PayloadOf = Literal["own", "another"]
 """For whom the payload is made. `another`: for another task of the bank, the control for relevance."""
-_ALONE = ("shuffled", "random", "empty")
 
 
 class RawMemory:
@@ -90,7 +90,7 @@ class RawMemory:
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise UserError(f"k must be 1 or more, not {k!r}; for no traces use retrieval='empty'")
         self.retriever = Retriever(retrieval, embedder, tokenizer, idf)
-        if payload_of == "another" and retrieval in _ALONE:
+        if payload_of == "another" and retrieval in CONTROLS and retrieval not in TYPED:
             raise UserError(f"payload_of='another' and retrieval={retrieval!r} are two controls; take one")
         if traces == "distilled" and distiller is None:
             raise UserError("traces='distilled' needs a distiller model")
@@ -103,8 +103,6 @@ class RawMemory:
         self.exclude_own = exclude_own
         self.max_trace_tokens = max_trace_tokens
         self.distiller = distiller
-        self._tokenizer = tokenizer
-        self._idf = idf
         self._bank: MemoryBank | None = None
 
     @property
@@ -122,12 +120,14 @@ class RawMemory:
     def settings(self) -> dict[str, Any]:
         """Everything that changes what it recalls or remembers."""
         distil = load_prompt("distill")
+        labelled = {"heading": HEADINGS["attempt"]} if self.gate == "all+labels" else {}
         return {
             "name": self.name,
             "k": self.k,
             "gate": self.gate,
             **({} if self.payload_of == "own" else {"payload_of": self.payload_of}),
             "traces": self.traces,
+            **({"heading": HEADINGS["lessons"]} if self.traces == "distilled" else labelled),
             "trace_format": self.trace_format,
             "exclude_own": self.exclude_own,
             "max_trace_tokens": self.max_trace_tokens,
@@ -145,7 +145,7 @@ class RawMemory:
     def open(self, folder: Path | None) -> None:
         """Open or create `bank.sqlite` in the run directory."""
         path = ":memory:" if folder is None else folder / "bank.sqlite"
-        self._bank = MemoryBank(path, tokenizer=self._tokenizer, idf=self._idf)
+        self._bank = MemoryBank(path, **self.retriever.index)
         self.retriever.open(self._bank)
 
     def warm(self, trajectories: Sequence[Trajectory], session: Session) -> None:
@@ -184,7 +184,7 @@ class RawMemory:
                 score=score,
                 task_id=stored.trajectory.task.task_id,
                 description=stored.trajectory.task.description,
-                text=self._text(stored.trajectory, stored.labels),
+                **self._told(stored.trajectory, stored.labels),
             )
             for rank, (stored, score) in enumerate(pairs, 1)
         )
@@ -196,11 +196,15 @@ class RawMemory:
             notes=found.notes,
         )
 
-    def _text(self, trajectory: Trajectory, labels: dict[str, Any]) -> str:
-        label = bool(labels.get("success")) if self.gate == "all+labels" else None
+    def _told(self, trajectory: Trajectory, labels: dict[str, Any]) -> dict[str, Any]:
+        """A trace's text, and what it holds."""
         if "lessons" in labels:
-            return str(labels["lessons"])
-        return trace_text(trajectory, self.trace_format, label)
+            return {"text": str(labels["lessons"]), "holds": "lessons"}
+        label = bool(labels.get("success")) if self.gate == "all+labels" else None
+        return {
+            "text": trace_text(trajectory, self.trace_format, label),
+            "holds": "steps" if label is None else "attempt",
+        }
 
     def recall(self, task: Task, snapshot: int, session: Session) -> Recall:
         """A payload out of the retrieved traces."""
@@ -223,7 +227,7 @@ class RawMemory:
             trace.model_copy(update={"text": text, "cut_chars": lost})
             for trace, (text, lost) in zip(recall.traces, cut, strict=True)
         )
-        blocks = [f"Task: {trace.description}\nSteps to do it:\n{trace.text}" for trace in traces]
+        blocks = [f"Task: {trace.description}\n{HEADINGS[trace.holds]}\n{trace.text}" for trace in traces]
         return recall.model_copy(update={"traces": traces, "payload": "\n\n".join(blocks)})
 
     def companion(self, task: Task, snapshot: int, recall: Recall) -> Companion | None:

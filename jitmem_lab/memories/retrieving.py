@@ -22,8 +22,16 @@ The others are controls. `own_type`, `other_type`: BM25, but only among traces o
 the others. `shuffled`: what BM25 finds for another task of the bank, so text of the same kind that bears on
 something else. `random`: any traces. `empty`: none.
 """
-CONTROLS = ("own_type", "other_type", "shuffled", "random", "empty")
-"""Ways of finding that are controls."""
+CONTROLS = {
+    "own_type": "only among traces of the task's own type, which no agent is told",
+    "other_type": "only among traces of other types of task",
+    "shuffled": "the traces found for another task",
+    "random": "any traces",
+    "empty": "no traces",
+}
+"""Ways of finding that are controls, and what each gives."""
+TYPED = ("own_type", "other_type")
+"""Controls that compare words all the same."""
 NO_OTHER = "the bank holds no other task"
 """Why a control that needs another task gives nothing."""
 
@@ -67,7 +75,7 @@ class Retriever:
         BM25Index(tokenizer, idf)
         self.how = how
         self.embedder = embedder if how == "dense" else None
-        self.index = {"tokenizer": tokenizer, "idf": idf}
+        self.index: dict[str, Any] = {"tokenizer": tokenizer, "idf": idf}
         self._lock = threading.Lock()
         self._bank: MemoryBank | None = None
         self._vectors: VectorCache | None = None
@@ -169,7 +177,7 @@ class Retriever:
             order = list(range(1, size + 1))
             random.Random(session.seed("retrieval")).shuffle(order)
             return [Hit(number, 0.0) for number in order[:wanted]]
-        if self.how in ("own_type", "other_type"):
+        if self.how in TYPED:
             same, looked = self.how == "own_type", wanted
             found: list[Hit] = []
             while len(found) < wanted and looked < 4 * size:

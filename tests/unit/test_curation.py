@@ -197,6 +197,21 @@ def test_a_plan_is_continued_from_its_first_number_and_the_payload_repeats_how_i
     assert curator.sampling.stop == ("\n\n",)
 
 
+@pytest.mark.parametrize(
+    ("holds", "plan", "advice"),
+    [
+        ("steps", "Steps to do it:", "What happened:"),
+        ("attempt", "What was done:", "What happened:"),
+        ("lessons", "Lessons:", "Lessons:"),
+    ],
+)
+def test_a_trace_stands_under_what_it_is(holds: str, plan: str, advice: str) -> None:
+    shown = trace(1, "1. look").model_copy(update={"holds": holds})
+    for form, head in (("plan", plan), ("advice", advice)):
+        messages, _ = Curator(Roomy(), form=form).messages(task(), [shown])
+        assert f"Task: cool pan 1\n{head}\n1. look" in messages[-1].content
+
+
 @pytest.mark.parametrize("form", ["advice", "plan"])
 def test_without_traces_the_prompt_says_so(form: str) -> None:
     messages, curated = Curator(Roomy(), form=form).messages(task(), [])

@@ -242,6 +242,29 @@ def test_a_warm_start_is_idempotent_whatever_the_times(tmp_path: Path) -> None:
     memory.close()
 
 
+@pytest.mark.parametrize(
+    ("gate", "head"), [("environment", "Steps to do it:"), ("all+labels", "What was done:")]
+)
+def test_only_what_led_to_success_is_called_the_steps_to_do_it(gate: str, head: str) -> None:
+    """With all+labels failures are shown too, and a plan must not be modelled on their steps."""
+    writer = RuleModel("curator", rule=lambda text, sampling: "press red")
+    curator = Curator(writer, form="plan", temperature=0.0)
+    for name, given in (("raw", {}), ("jitmem", {"curator": curator})):
+        memory = opened(name, gate=gate, trace_format="actions", **given)
+        for number, won in ((0, True), (1, False)):
+            memory.remember(episode(number, won=won, verdict=won), Session())
+        session = Session()
+        recall = memory.recall(TASKS[2], memory.snapshot(), session)
+        shown = recall.payload if name == "raw" else session.calls[0].messages[-1].content
+        for trace in recall.traces:
+            assert f"Task: {trace.description}\n{head}\n{trace.text}" in shown
+        assert len(recall.traces) == (2 if gate == "all+labels" else 1)
+        assert memory.settings().get("heading", "Steps to do it:") == head
+        assert shown.count("Steps to do it:") == (name == "jitmem") + (gate == "environment")
+        again = Recall.from_line(recall.to_line())
+        assert [trace.holds for trace in again.traces] == [trace.holds for trace in recall.traces]
+
+
 def test_distilled_lessons_are_written_once_and_shown_instead_of_the_trace() -> None:
     distiller = RuleModel(
         "d", rule=lambda text, s: "<think>secret</think>Title: panels\nContent: press gently"
@@ -254,6 +277,7 @@ def test_distilled_lessons_are_written_once_and_shown_instead_of_the_trace() -> 
     assert TASKS[0].description in distiller.prompts[0]
     recall = memory.recall(TASKS[1], memory.snapshot(), Session())
     assert recall.traces[0].text == "Title: panels\nContent: press gently"
+    assert recall.payload == f"Task: {TASKS[0].description}\nLessons:\n{recall.traces[0].text}"
     assert "A panel." not in recall.payload
     assert memory.bank.get(1).trajectory.steps[0].observation == "A panel.", "the bank keeps the whole trace"
     assert memory.settings()["distiller"]["prompt"] == "distill"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,11 @@ from .records import content_hash
 ITSELF = ("memory", "benchmark", "split", "preset", "variant")
 """Parameters whose values stand in a cell's name without the parameter's own."""
 _PARTS = ("fixed", "grid", "rows")
+MOST_CELLS = 10_000
+"""Cells of a grid; more are a mistake."""
+_TAKEN = ("notebooks", "sweep.json")
+"""What a sweep's folder holds beside its runs."""
+_LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Grid:
             raise UserError(f"the grid {file} cannot be read: it is no UTF-8 text") from None
         try:
             value = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{file} is no readable grid: {error}") from None
         if not isinstance(value, dict):
             raise UserError(f"{file} holds no tables; a grid has {', '.join(_PARTS)}")
@@ -118,7 +124,8 @@ class Grid:
         """Every cell, all parameters checked.
 
         Raises:
-            UserError: Unknown or impossible parameters, one that is given in two places, or two cells alike.
+            UserError: Unknown or impossible parameters, one that is given in two places, two cells alike, or
+                more than `MOST_CELLS`.
         """
         self._check()
         found: dict[str, Cell] = {}
@@ -131,7 +138,7 @@ class Grid:
                 parameters = {name: getattr(config, name) for name in chosen}
                 parts = [_slug(row)] if row else []
                 parts += [_slug(_worded(name, parameters[name])) for name in self.axes]
-                name = "-".join(parts) or config.memory
+                name = _folder("-".join(parts) or config.memory)
                 digest = content_hash(config.request())
                 if name in found or digest in alike:
                     raise UserError(f"two cells are the same: {alike.get(digest, name)} and {name}; drop one")
@@ -146,6 +153,11 @@ class Grid:
             places = [part for part in (self.fixed, *self.rows.values()) if name in part]
             if places:
                 raise UserError(f"{name} is given twice, with one value and with several; keep one of them")
+        count = math.prod(map(len, self.axes.values())) * max(1, len(self.rows))
+        if count > MOST_CELLS:
+            raise UserError(
+                f"the grid has {count:,} cells, and {MOST_CELLS:,} are the most; vary less at once"
+            )
 
 
 def _values(name: str, text: str) -> list[Any]:
@@ -156,7 +168,7 @@ def _values(name: str, text: str) -> list[Any]:
     if text.lstrip()[:1] in ("{", "["):
         try:
             value = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{name} is no JSON: {error}") from None
         return value if isinstance(value, list) else [value]
     parts = [part.strip() for part in text.split(",")]
@@ -174,6 +186,13 @@ def _slug(text: str) -> str:
     """`text` as part of a folder's name; a changed one gets a hash, so that two stay two."""
     plain = re.sub(r"[^A-Za-z0-9._+=]+", "_", text).strip("._")[:48]
     return plain if plain == text else f"{plain}_{content_hash(text, 4)}"
+
+
+def _folder(name: str) -> str:
+    """A cell's name as one that a folder can have, beside what else a sweep's folder holds."""
+    if len(name) <= _LONGEST and name not in _TAKEN:
+        return name
+    return f"{name[:_LONGEST]}_{content_hash(name, 8)}"
 
 
 def duplicates(rows: Mapping[str, Mapping[str, Any]], fixed: Mapping[str, Any]) -> dict[str, str]:

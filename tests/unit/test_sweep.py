@@ -130,6 +130,35 @@ def test_names_that_no_folder_can_have_stay_two() -> None:
     assert all("/" not in name and "#" not in name and len(name) < 80 for name in names)
 
 
+def test_every_cell_has_a_folder_of_its_own_whatever_its_name(tmp_path: Path) -> None:
+    rows = {name: {"k": k} for k, name in enumerate(("notebooks", "sweep.json", "..", "a/b", "x" * 300), 1)}
+    names = [cell.name for cell in Grid(rows=rows).cells()]
+    long = {f"curator_{name}": ["a" * 90 + f"/{name}{n}" for n in (1, 2)] for name in ("model", "prompt")}
+    long |= {f"{name}_model": ["b" * 90 + f"/{n}" for n in (1, 2)] for name in ("judge", "user")}
+    long["executor_prompt"] = ["c" * 90 + f"/{n}" for n in (1, 2)]
+    names += [cell.name for cell in Grid(axes=long).cells()]
+    assert len(set(names)) == 5 + 32
+    assert not set(names) & {"notebooks", "sweep.json"}
+    for name in names:
+        (tmp_path / name).mkdir()
+    assert len(list(tmp_path.iterdir())) == 5 + 32
+
+
+def test_a_grid_beyond_reason_is_one_sentence_and_told_at_once() -> None:
+    axes = {name: list(range(1, 1001)) for name in ("order", "seed", "games")}
+    with pytest.raises(UserError, match=r"1,000,000,000 cells, and 10,000 are the most"):
+        Grid(axes=axes).cells()
+
+
+@pytest.mark.parametrize("name", ["deep.json", "deep.toml"])
+def test_a_grid_file_nested_beyond_reason_is_one_sentence(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(("[" if name.endswith("json") else "a = [") + "[" * 100_000)
+    with pytest.raises(UserError, match="no readable grid"):
+        Grid.read(tmp_path / name)
+    with pytest.raises(UserError, match="options is no JSON"):
+        Grid().with_pairs([("options", "[" * 100_000)])
+
+
 @pytest.mark.parametrize(
     ("grid", "says"),
     [

@@ -2,285 +2,258 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
 
-from ..records import Call, Episode, Recall, Step, Trajectory, Usage
-from ..render import escape, short_repr
-from ..tool_calls import answer_text, message_text
+from ..records import Call, Episode
+from ..render import escape
+from ..runs import Run
+from .calls import by_step, call_html, calls_html
+from .shown import Shown, shown
+from .steps import episode_column
+from .style import SHORT, STYLE, TEXT_LIMIT, badge, code, empty, facts, fold, note, page, table
+from .terms import Word, Words, words_of
+from .uptake import LABEL, Uptake, hue, marked, uptake
 
-TEXT_LIMIT = 8000
-"""Characters of one text that are shown unless all are asked for."""
-SHORT = 300
-"""Characters of a text on one line."""
+__all__ = ["SHORT", "STYLE", "TEXT_LIMIT", "episode_html", "note", "page"]
 
-STYLE = """
-:host { color: var(--background-text-color, inherit); }
-* { box-sizing: border-box; }
-.jm { font: 14px/1.45 system-ui, sans-serif; overflow-wrap: anywhere; color: inherit;
-  --line: rgba(128,128,128,.32); --soft: rgba(128,128,128,.1);
-  --good: color-mix(in srgb, #1a9e4b 75%, currentColor); --bad: color-mix(in srgb, #e0384a 75%, currentColor);
-  --warn: color-mix(in srgb, #d98a00 75%, currentColor); }
-.jm h1, .jm h2, .jm h3 { font-size: 15px; margin: 0; line-height: 1.35; }
-.jm h1 { font-size: 17px; white-space: pre-wrap; }
-.jm h2 { padding: 0 0 6px; border-bottom: 1px solid var(--line); margin-bottom: 8px; }
-.jm .facts { opacity: .75; font-size: 13px; font-weight: normal; }
-.jm .badge { display: inline-block; padding: 0 8px; border: 1px solid currentColor; border-radius: 9px;
-  font-size: 13px; font-weight: 600; opacity: 1; }
-.jm .success { color: var(--good); } .jm .failure { color: var(--bad); } .jm .error { color: var(--warn); }
-.jm .columns { display: grid; grid-template-columns: minmax(0,1fr) minmax(0,1fr) minmax(0,1.35fr); gap: 12px;
-  margin-top: 10px; }
-@media (max-width: 900px) { .jm .columns { grid-template-columns: minmax(0,1fr); } }
-.jm .column { border: 1px solid var(--line); border-radius: 6px; padding: 10px; min-width: 0;
-  max-height: max(24em, calc(100vh - 190px)); overflow: auto; }
-.jm pre { white-space: pre-wrap; margin: 4px 0; padding: 6px 8px; background: var(--soft); border-radius: 4px;
-  font: 12.5px/1.45 ui-monospace, monospace; color: inherit; }
-.jm .payload { border-left: 3px solid currentColor; }
-.jm code { font: 12.5px/1.45 ui-monospace, monospace; background: none; color: inherit;
-  white-space: pre-wrap; }
-.jm summary { cursor: pointer; padding: 2px 0; } .jm summary:hover { background: var(--soft); }
-.jm details { margin: 2px 0; } .jm details > :not(summary) { margin-left: 14px; }
-.jm .step { border-top: 1px solid var(--line); padding: 8px 0; } .jm .step:first-of-type { border-top: 0; }
-.jm .act code { font-weight: 700; } .jm .empty { opacity: .7; font-style: italic; }
-.jm table { border-collapse: collapse; font-size: 12.5px; }
-.jm th, .jm td { text-align: left; padding: 1px 10px 1px 0; vertical-align: top; font-weight: normal; }
-.jm th { opacity: .7; } .jm td.n { text-align: right; font-variant-numeric: tabular-nums; }
-.jm .note { padding: 10px 12px; border: 1px solid var(--line); border-left: 4px solid var(--warn);
-  border-radius: 4px; }
-"""
+OPEN = 2500
+"""Characters up to which the first trace is shown open."""
+MOST_WORDS = 40
+"""Words of a query that are explained one by one."""
 
 
-def page(body: str) -> str:
-    """HTML in the box that the style is for."""
-    return f'<div class="jm mathjax_ignore tex2jax_ignore">{body}</div>'
-
-
-def note(sentence: str) -> str:
-    """A sentence in place of what cannot be shown."""
-    return page(f'<div class="note" role="status">{escape(sentence, TEXT_LIMIT)}</div>')
-
-
-def episode_html(episode: Episode, full: bool = False) -> str:
+def episode_html(
+    episode: Episode, full: bool = False, run: Run | None = None, step: int | None = None
+) -> str:
     """The head of an episode and its three columns.
 
     Args:
         episode: The episode.
         full: Whether long texts are shown whole.
+        run: The run that it is of: its bank explains the scores, its items' history who wrote what. Without
+            it the record alone is told.
+        step: A step that is shown whole and open, its prompt too, whatever `full` says.
     """
-    view = _View(None if full else TEXT_LIMIT)
+    limit = None if full else TEXT_LIMIT
+    sources = shown(episode, run)
+    given = _given(episode)
+    taken = uptake([text for text, _ in given], [one.text for one in sources])
+    payloads = (
+        {number: at for at, (_, steps) in enumerate(given, 1) for number in steps} if _stepwise(given) else {}
+    )
+    last = max(payloads, default=-1)
+    numbers = [payloads.get(number, 0) for number in range(last + 1)]
     parts = (
-        ("traces", "Retrieved traces", view.traces(episode.recall)),
-        ("payload", "Payload", view.payload(episode)),
-        ("episode", "Episode", view.episode(episode)),
+        (
+            "traces",
+            "Retrieved traces",
+            _traces(episode, sources, taken, words_of(run, episode.recall), limit),
+        ),
+        ("payload", "Payload", _payload(episode, given, sources, taken, limit)),
+        ("episode", "Episode", episode_column(episode, limit, step, numbers)),
     )
     columns = "".join(
         f'<section class="column {name}-column" data-position="{episode.position}" aria-label="{title}" '
         f'tabindex="0">{body}</section>'
         for name, title, body in parts
     )
-    return page(f'{view.head(episode)}<div class="columns">{columns}</div>')
+    return page(f'{_head(episode)}<div class="columns">{columns}</div>')
 
 
-def _facts(*facts: str) -> str:
-    return f'<span class="facts">{" · ".join(fact for fact in facts if fact)}</span>'
-
-
-def _details(title: str, body: str, opened: bool = False) -> str:
-    return f"<details{' open' if opened else ''}><summary>{title}</summary>{body}</details>"
-
-
-def _empty(text: str) -> str:
-    return f'<div class="empty">{escape(text)}</div>'
-
-
-def _badge(outcome: str) -> str:
-    kind = outcome if outcome in ("success", "failure") else "error"
-    return f'<span class="badge {kind}">{escape(outcome)}</span>'
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the first column is text, the others numbers; cells are HTML already."""
-    top = "".join(f"<th>{name}</th>" for name in head)
-    lines = (
-        "<tr>" + "".join(f"<td{' class=n' if i else ''}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>"
-        for row in rows
+def _head(episode: Episode) -> str:
+    task, verdict, trajectory = episode.task, episode.verdict, episode.trajectory
+    judged = {True: "success", False: "failure", None: "no usable verdict"}[verdict.success]
+    reward = None if trajectory is None else trajectory.reward
+    told = facts(
+        "unscored" if reward is None else f"reward {reward:g}",
+        f"verdict: {judged}, by the {escape(verdict.source)}" if verdict.source != "none" else "no verdict",
+        f"{escape(task.benchmark, 80)} {escape(task.split, 80)}",
+        escape(task.task_type, 80),
+        f"position {episode.position}, batch {episode.batch}",
+        f"trial {episode.trial}" if episode.trial else "",
+        f"{episode.seconds:,.1f} s",
+        code(task.task_id, 160),
     )
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f"<h1>{escape(task.description, 1000)}</h1>{badge(episode.outcome)} {told}"
 
 
-class _View:
-    """The parts of an episode as HTML, texts cut at a limit."""
+def _given(episode: Episode) -> list[tuple[str, Sequence[int]]]:
+    """The payloads, each with the steps that it was for; no steps where one is for all of them."""
+    steps = () if episode.trajectory is None else episode.trajectory.steps
+    if not any(step.payload for step in steps):
+        return [(episode.recall.payload, ())] if episode.recall.payload else []
+    texts: dict[str, list[int]] = {}
+    for number, step in enumerate(steps):
+        if step.payload:
+            texts.setdefault(step.payload, []).append(number)
+    return list(texts.items())
 
-    def __init__(self, limit: int | None) -> None:
-        self.limit = limit
 
-    def block(self, text: str, kind: str = "") -> str:
-        attribute = f' class="{kind}"' if kind else ""
-        return f"<pre{attribute}>{escape(text, self.limit)}</pre>"
+def _stepwise(given: Sequence[tuple[str, Sequence[int]]]) -> bool:
+    return any(steps for _, steps in given)
 
-    def head(self, episode: Episode) -> str:
-        task, verdict = episode.task, episode.verdict
-        judged = {True: "success", False: "failure", None: "no usable verdict"}[verdict.success]
-        trajectory = episode.trajectory
-        unscored = trajectory is None or trajectory.reward is None
-        facts = _facts(
-            "unscored" if unscored else f"reward {trajectory.reward:g}",  # type: ignore[union-attr]
-            f"verdict: {judged}, by the {escape(verdict.source)}"
-            if verdict.source != "none"
-            else "no verdict",
-            f"{escape(task.benchmark, 80)} {escape(task.split, 80)}",
-            escape(task.task_type, 80),
-            f"position {episode.position}, batch {episode.batch}",
-            f"{episode.seconds:,.1f} s",
-            f"<code>{escape(task.task_id, 160)}</code>",
-        )
-        return f"<h1>{escape(task.description, 1000)}</h1>{_badge(episode.outcome)} {facts}"
 
-    def traces(self, recall: Recall) -> str:
-        count = f"{len(recall.traces):,} of {recall.bank_size:,} in the bank"
-        parts = [f"<h2>Retrieved traces {_facts(count)}</h2>"]
-        if recall.query:
-            parts.append(f'<div class="facts">searched for <code>{escape(recall.query, SHORT)}</code></div>')
-        if recall.self_excluded:
-            parts.append(f'<div class="facts">{recall.self_excluded:,} of this very task left out</div>')
-        for trace in recall.traces:
-            title = f"{trace.rank}. <code>{escape(trace.description, SHORT)}</code> "
-            title += _facts(f"score {trace.score:.3f}", f"trace {trace.trace_id}")
-            text = self.block(trace.text) if trace.text else _empty("no text kept")
-            if trace.cut_chars:
-                text += f'<div class="facts">{trace.cut_chars:,} characters cut to fit the prompt</div>'
-            parts.append(_details(title, text, opened=trace.rank == 1))
-        if not recall.traces:
-            parts.append(_empty("no traces were retrieved"))
-        return "".join(parts)
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else ""
 
-    def payload(self, episode: Episode) -> str:
-        recall = episode.recall
-        size = f"{len(recall.payload):,} characters" if recall.payload else ""
-        parts = [f"<h2>Payload {_facts(size)}</h2>"]
-        none = _empty("no payload: the executor saw the task alone")
-        parts.append(self.block(recall.payload, "payload") if recall.payload else none)
-        parts += [self.call(call) for call in episode.calls if call.role == "curator"]
-        if recall.notes:
-            parts.append(_details("notes", self.block(short_repr(recall.notes, depth=4, text=600, items=20))))
-        return "".join(parts)
 
-    def episode(self, episode: Episode) -> str:
-        trajectory = episode.trajectory
-        count = "" if trajectory is None else f"{len(trajectory.steps):,} steps"
-        invalid = 0 if trajectory is None else trajectory.invalid_actions
-        parts = [f"<h2>Episode {_facts(count, f'{invalid:,} not admissible' if invalid else '')}</h2>"]
-        if episode.error:
-            parts.append(f"<h3>{_badge('error')}</h3>{self.block(episode.error)}")
-        calls = [call for call in episode.calls if call.role == "executor"]
-        if trajectory is None:
-            parts.append(_empty("the episode did not end"))
-        else:
-            calls = self.steps(trajectory, calls, parts)
-        parts += [self.call(call) for call in calls]
-        parts.append(self.verdict(episode))
-        parts += [
-            self.call(call) for call in episode.calls if call.role not in ("executor", "curator", "judge")
-        ]
-        parts.append(self.usage(episode))
-        return "".join(parts)
+def _traces(
+    episode: Episode, sources: Sequence[Shown], taken: Uptake, words: Words, limit: int | None
+) -> str:
+    recall = episode.recall
+    written = any(one.kind != "trace" for one in sources)
+    title, of = "Retrieved traces", f"{len(sources):,} of {recall.bank_size:,} in the bank"
+    if written:
+        title, of = "Shown by memory", f"{len(sources):,} items, after {recall.bank_size:,} writes"
+    parts = [f"<h2>{title} {facts(of)}</h2>"]
+    if recall.query:
+        parts.append(f'<div class="facts">searched for {code(recall.query)}</div>')
+    if recall.self_excluded:
+        parts.append(f'<div class="facts">{recall.self_excluded:,} of this very task left out</div>')
+    if words.why:
+        parts.append(f'<div class="facts">{escape(words.why, SHORT)}</div>')
+    if words.documents:
+        parts.append(_documents(words))
+    opened = bool(sources) and len(sources[0].text) <= OPEN
+    for place, one in enumerate(sources):
+        parts.append(_trace(place, one, taken, words, limit, opened=opened and place == 0))
+    if not sources:
+        parts.append(empty("no traces were retrieved"))
+    looked = [
+        call
+        for call in episode.calls
+        if call.phase == "recall" and call.role not in ("curator", "executor", "judge")
+    ]
+    parts.append(calls_html(looked, limit))
+    return "".join(parts)
 
-    def steps(self, trajectory: Trajectory, calls: list[Call], parts: list[str]) -> list[Call]:
-        """Adds the steps, each with the call that decided it; returns the calls of none."""
-        left = list(calls)
-        for number, step in enumerate(trajectory.steps):
-            own = bool(left) and (left[0].text == step.raw or bool(left[0].tool_calls and step.raw))
-            call = left.pop(0) if own else None
-            parts.append(self.step(number, step, call))
-        if trajectory.final_observation:
-            last = f'<h3 class="facts">end</h3>{self.block(trajectory.final_observation)}'
-            parts.append(f'<div class="step">{last}</div>')
-        if trajectory.parts:
-            made_of = self.block(short_repr(trajectory.parts, depth=4, text=600, items=20))
-            parts.append(_details("what the reward is made of", made_of))
-        return left
 
-    def step(self, number: int, step: Step, call: Call | None) -> str:
-        mark = "" if step.valid else ' <span class="failure">not admissible</span>'
-        action = f"<code>{escape(step.action, SHORT)}</code>" if step.action else _empty("no action found")
-        reward = f"reward {step.reward:g}" if step.reward else ""
-        head = _facts(f"step {number}", escape(step.speaker, 40))
-        parts = [f"<h3>{head}</h3>", self.block(step.observation)]
-        parts.append(f'<div class="act">→ {action}{mark} {_facts(reward)}</div>')
-        if step.raw not in (step.action, ""):
-            parts.append(_details("raw answer", self.block(step.raw)))
-        if call is not None:
-            parts.append(self.prompt(call))
-        if call is not None and call.options:
-            parts.append(self.options(call))
-        elif step.admissible:
-            parts.append(
-                _details(f"{len(step.admissible):,} admissible actions", self.lines(step.admissible))
-            )
-        return f'<div class="step">{"".join(parts)}</div>'
+def _documents(words: Words) -> str:
+    """How rare each word of the query was."""
+    rare = sorted(words.documents.items(), key=lambda pair: pair[1])
+    told = ", ".join(f"{code(text, 60)} {count:,}" for text, count in rare[:MOST_WORDS])
+    more = f", … {len(rare) - MOST_WORDS:,} more words" if len(rare) > MOST_WORDS else ""
+    return f'<div class="facts">of {words.size:,} traces then, these had the word: {told}{more}</div>'
 
-    def lines(self, texts: Sequence[str]) -> str:
-        return self.block("\n".join(texts))
 
-    def prompt(self, call: Call) -> str:
-        """The exact prompt of a call, folded."""
-        said = "".join(
-            f'<div class="facts">{escape(message.role)}</div>{self.block(message_text(message))}'
-            for message in call.messages
-        )
-        if call.tools:
-            said += f'<div class="facts">tools</div>{self.lines(call.tools)}'
-        cost = _facts(
-            f"{call.usage.prompt_tokens:,} tokens read", f"{call.usage.completion_tokens:,} written"
-        )
-        return _details(f"prompt as sent {cost}", said)
+def _trace(place: int, one: Shown, taken: Uptake, words: Words, limit: int | None, opened: bool) -> str:
+    both = taken.by_trace[place]
+    told = facts(
+        "" if one.score is None else f"score {one.score:.3f}",
+        f"{escape(one.kind, 40)} {one.number}",
+        f"{_percent(both, taken.words)} of the payload" if both else "",
+    )
+    title = f'<span class="rank {hue(place)}">{one.rank}.</span> {code(one.title)} {told}'
+    parts = (
+        [f'<div class="facts">{" · ".join(escape(fact, SHORT) for fact in one.origin)}</div>']
+        if one.origin
+        else []
+    )
+    if one.number in words.by_trace and one.kind == "trace":
+        parts.append(_added(words, one))
+    text = marked(one.text, taken.traces[place], limit)
+    parts.append(f"<pre>{text}</pre>" if one.text else empty("no text kept"))
+    if one.cut_chars:
+        parts.append(f'<div class="facts">{one.cut_chars:,} characters cut to fit the prompt</div>')
+    return fold(title, "".join(parts), opened, kind="trace")
 
-    def options(self, call: Call) -> str:
-        """The options of a choice, best first."""
-        options = call.options or ()
-        scores = call.scores or ()
-        order = sorted(range(len(options)), key=lambda i: -scores[i] if i < len(scores) else 0.0)
+
+def _added(words: Words, one: Shown) -> str:
+    """The score of a trace, word by word, the one that added most first."""
+    ordered = sorted(words.by_trace[one.number], key=lambda word: -abs(word.adds))
+    most = max((abs(word.adds) for word in ordered), default=0.0) or 1.0
+    shares = "".join(_word(word, abs(word.adds) / most) for word in ordered[:MOST_WORDS] if word.adds)
+    without = [code(word.text, 60) for word in ordered if not word.adds][:MOST_WORDS]
+    nothing = facts(f"nothing by {', '.join(without)}") if without else ""
+    return f"<div>{shares}{nothing}</div>"
+
+
+def _word(word: Word, share: float) -> str:
+    times = f" ×{word.times}" if word.times > 1 else ""
+    return (
+        f'<span class="word" style="--share:{share:.2f}">{code(word.text, 60)} {word.adds:+.2f}{times}</span>'
+    )
+
+
+def _payload(
+    episode: Episode,
+    given: Sequence[tuple[str, Sequence[int]]],
+    sources: Sequence[Shown],
+    taken: Uptake,
+    limit: int | None,
+) -> str:
+    size = sum(len(text) for text, _ in given)
+    told = facts(
+        f"{size:,} characters" if given else "",
+        f"{_percent(taken.shared, taken.words)} of its words stand in what was shown"
+        if sources and taken.words
+        else "",
+    )
+    parts = [f"<h2>Payload {told}</h2>"]
+    if taken.shared:
+        parts.append(f'<div class="facts">{_label(taken)}</div>')
+    for number, ((text, steps), marks) in enumerate(zip(given, taken.payloads, strict=True), 1):
+        if steps:
+            parts.append(f"<h3>Payload {number} {facts(_ranges(steps))}</h3>")
+        parts.append(f'<pre class="payload">{marked(text, marks, limit)}</pre>')
+    if not given:
+        parts.append(empty("no payload: the executor saw the task alone"))
+    parts += [call_html(call, limit, title) for title, call in _curator(episode)]
+    if episode.recall.notes:
+        parts.append(fold("notes", _value(episode.recall.notes)))
+    return "".join(parts)
+
+
+def _label(taken: Uptake) -> str:
+    weak = any(not mark.label for marks in taken.traces for mark in marks)
+    more = " Underlined: the payload's words bear the mark of another trace." if weak else ""
+    cut = " Only the beginnings of the longest texts were compared." if taken.cut else ""
+    return escape(LABEL + more + cut)
+
+
+def _curator(episode: Episode) -> list[tuple[str, Call]]:
+    """The calls that made payloads, each with a title: before the episode first, then step by step."""
+    first = [("", call) for call in episode.calls if call.role == "curator" and call.phase != "act"]
+    steps = () if episode.trajectory is None else episode.trajectory.steps
+    by, left = by_step(steps, episode.calls)
+    each = [
+        (f"before step {number}: curator call", call)
+        for number, calls in enumerate(by)
+        for call in calls.before
+        if call.role == "curator"
+    ]
+    return [*first, *each, *(("", call) for call in left if call.role == "curator")]
+
+
+def _ranges(steps: Sequence[int]) -> str:
+    """Steps as a reader says them: `steps 0 to 4, 9`."""
+    runs = [[n for _, n in group] for _, group in groupby(enumerate(steps), lambda pair: pair[1] - pair[0])]
+    told = ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs[:20])
+    more = f", … {len(runs) - 20} more" if len(runs) > 20 else ""
+    return f"step{'' if len(steps) == 1 else 's'} {told}{more}"
+
+
+def _value(value: Any, depth: int = 3) -> str:
+    """A note: texts as they are, lists of records as tables, the rest name by name."""
+    if isinstance(value, dict) and value and depth:
         rows = [
-            (
-                f"<code>{escape(options[i], SHORT)}</code>",
-                f"{scores[i]:.3f}" if i < len(scores) else "",
-            )
-            for i in order
+            (escape(name.replace("_", " ") if isinstance(name, str) else name, 80), _value(inner, depth - 1))
+            for name, inner in list(value.items())[:60]
         ]
-        return _details(
-            f"{len(options):,} options, likeliest first", _table(("option", "log-probability"), rows)
+        return (
+            "<table><tbody>"
+            + "".join(f"<tr><th>{n}</th><td>{cell}</td></tr>" for n, cell in rows)
+            + "</tbody></table>"
         )
-
-    def call(self, call: Call) -> str:
-        """A whole call, folded but for its title."""
-        facts = _facts(escape(call.model, 120), escape(call.finish, 40))
-        answer = self.block(call.error or answer_text(call))
-        parts = [
-            self.prompt(call),
-            self.options(call) if call.options else "",
-            _details("raw answer", answer),
-        ]
-        return f'<div class="step"><h3>{escape(call.role)} call {facts}</h3>{"".join(parts)}</div>'
-
-    def verdict(self, episode: Episode) -> str:
-        verdict = episode.verdict
-        if verdict.source == "none":
-            return ""
-        judged = {True: "success", False: "failure", None: "unusable"}[verdict.success]
-        parts = [f"<h3>Verdict {_badge(judged)} {_facts(f'by the {escape(verdict.source)}')}</h3>"]
-        if verdict.rationale:
-            parts.append(self.block(verdict.rationale))
-        calls = [self.call(call) for call in episode.calls if call.role == "judge"]
-        return f'<div class="step">{"".join(parts + calls)}</div>'
-
-    def usage(self, episode: Episode) -> str:
-        used = episode.usage()
-        if not used:
-            return ""
-        rows = [(escape(role), *_usage(usage)) for role, usage in used.items()]
-        head = ("role", "calls", "from cache", "tokens read", "written", "seconds")
-        return f'<div class="step"><h3>Usage by role</h3>{_table(head, rows)}</div>'
-
-
-def _usage(usage: Usage) -> tuple[str, ...]:
-    counts = (usage.calls, usage.cached_calls, usage.prompt_tokens, usage.completion_tokens)
-    return (*(f"{count:,}" for count in counts), f"{usage.seconds:,.1f}")
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value) and depth:
+        names = list(dict.fromkeys(name for one in value[:60] for name in one))[:12]
+        head = [escape(name, 80) for name in names]
+        return table(head, [[_value(one.get(name, ""), 0) for name in names] for one in value[:60]])
+    if isinstance(value, list) and all(isinstance(one, int | float | str) for one in value):
+        return code(", ".join(map(str, value[:200])) or "none", SHORT)
+    if isinstance(value, str):
+        return code(value, 2000)
+    return code("none" if value is None else json.dumps(value, default=str), 2000)

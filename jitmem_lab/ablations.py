@@ -11,7 +11,7 @@ from .compare_tables import NONE, percent, spread
 from .comparison import Comparison, Group
 from .errors import UserError
 from .grids import Grid, duplicates
-from .published import CELLS, check_executors
+from .published import CELLS, check_executors, heading
 from .statistics import Metric, difference_interval, mean_std, over_orders, paired, rate_interval
 from .sweep import Sweep
 
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     against: str = "jitmem"
     """The row that it is compared with."""
     published: str = ""
-    """The paper's name of the row; its cells are of trained curators unless they say otherwise."""
+    """The paper's name of the row, which stands beside its cells: most are of trained curators."""
 
 
 ROWS: dict[str, Row] = {
@@ -145,7 +145,7 @@ def ablation_table(
         for cell in CELLS:
             fits = cell.table == row.of and cell.row == row.published and cell.executor in executors
             if fits and cell.benchmark == group.benchmark:
-                shown[cell.column] = cell.text
+                shown |= {f"{heading(cell.executor)}: row": cell.row, cell.column: cell.text}
         rows.append(shown)
     frame = pd.DataFrame(rows)
     theirs = [column for column in frame if str(column).startswith("paper, ")]

@@ -195,17 +195,12 @@ def heading(executor: str) -> str:
     return f"paper, {executor} executor"
 
 
-def find(
-    table: str, executor: str | None = None, benchmark: str | None = None, memory: str | None = None
-) -> list[Published]:
+def find(table: str, executor: str | None = None, benchmark: str | None = None) -> list[Published]:
     """The cells of a table, all or some."""
     return [
         cell
         for cell in CELLS
-        if cell.table == table
-        and executor in (None, cell.executor)
-        and benchmark in (None, cell.benchmark)
-        and memory in (None, cell.memory)
+        if cell.table == table and executor in (None, cell.executor) and benchmark in (None, cell.benchmark)
     ]
 
 

@@ -104,5 +104,9 @@ def test_the_table_is_recomputed_from_the_episodes(tmp_path: Path, world: None) 
     assert table.loc["k=5", "paper, Qwen3-8B executor: WebShop score"] == "60.5"
     assert table.loc["untold", "paper, Qwen3-8B executor: WebShop SR"] == "22.4 (0.4)"
     assert table.loc["jitmem", "paper, Qwen3-8B executor: WebShop SR"] == "–"
+    theirs = table["paper, Qwen3-8B executor: row"]
+    assert theirs["k=5"] == "JitMem (trained), k = 5", "a trained curator's cell says so"
+    assert theirs["untold"] == "trained, not told the task"
+    assert theirs["jitmem"] == theirs["raw"] == "–"
     with pytest.raises(UserError, match="no executor"):
         ablation_table(done, same, ["qwen"])

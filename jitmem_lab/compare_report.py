@@ -93,15 +93,20 @@ def compare_sections(
         Section(
             "table_4",
             "Tokens and steps a task",
-            "The executor's own tokens, as the paper counts them, then those of all roles with memory's "
-            "writes. Thousands of tokens, means over orders.",
+            "The executor's own tokens, as the paper counts them, then those of all roles that write, with "
+            "memory's writes. Thousands of tokens, means over orders. What an embedder read stands apart "
+            "(embedded K) and is in no other column but seconds and price; a model in the process has a "
+            "price only if one is given.",
             table_4(comparison, prices, bool(executors)),
         ),
         Section(
             "costs",
-            "Costs by role and phase, a finished episode",
-            "Tokens, calls, seconds in the model, and price in dollars where one is given. Answers from a "
-            "cache are charged in price and not in paid.",
+            "Costs by stage, role and phase, a finished episode",
+            "Calls, tokens, seconds in the model, and price in dollars where one is given, means over "
+            "orders. The rows of episode and write, without embedders, add up to the calls and tokens of all "
+            "roles in the table before; lost is what attempts that ended in errors cost, warm what memory "
+            "took in before the stream. Answers from a cache are among the calls, are charged in price and "
+            "not in paid.",
             cost_table(comparison, prices),
         ),
         Section(
@@ -116,14 +121,15 @@ def compare_sections(
             f"Each memory against {baseline}, on the same tasks in the same orders",
             "Differences in points with 95 % intervals by paired bootstrap over tasks and orders; McNemar's "
             "exact test order by order: pairs that only the baseline won / only the memory won, and p. Pairs "
-            "with an error on either side are left out. The p values are not corrected for their number.",
+            "with an error on either side are left out. The p values are not corrected for their number. "
+            "What the baseline was played with otherwise, beside the memory, is named under differs in.",
             pairs,
         ),
         Section(
             "curves",
             "Success over the stream",
-            "Share of successes among the games so far: mean over orders, with a band from the lowest to the "
-            "highest (with one order its 95 % Wilson interval).",
+            "Share of successes among the games so far: mean over the orders that got as far, with a band "
+            "from the lowest to the highest (where there is one order, its 95 % Wilson interval).",
             figures=curve_figures(comparison),
         ),
         Section(

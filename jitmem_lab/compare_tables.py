@@ -170,8 +170,9 @@ def _averages(groups: Sequence[Group]) -> tuple[list[float], list[float]]:
 def table_4(comparison: Comparison, prices: Prices | None = None, paper: bool = True) -> pd.DataFrame:
     """Tokens and steps a task: the executor's alone, as in the paper's table, then those of all roles.
 
-    Means over orders. What attempts that ended in errors and the warm start cost is no task's: it stands at
-    the end, a run.
+    Means over orders. Calls and tokens are of models that write; what an embedder read stands in a column of
+    its own. What attempts that ended in errors and the warm start cost is no task's: it stands at the end, a
+    run.
     """
     rows = []
     for group in comparison.groups:
@@ -188,6 +189,7 @@ def table_4(comparison: Comparison, prices: Prices | None = None, paper: bool = 
                 "steps": _number(mean["steps"], 1),
                 "all roles input K": _number(mean["all_input_k"]),
                 "all roles output K": _number(mean["all_output_k"]),
+                "embedded K": _number(mean["embedded_k"]),
                 "calls": _number(mean["calls"], 1),
                 "model s": _number(mean["seconds"], 1),
                 "price $": _number(mean["price"], 4),
@@ -239,25 +241,39 @@ def _cells(cells: Sequence[Published], executor: str, what: str) -> dict[str, st
 
 
 def cost_table(comparison: Comparison, prices: Prices | None = None) -> pd.DataFrame:
-    """Tokens, calls, seconds and price by role and phase, a finished episode, over all orders."""
+    """Calls, tokens, seconds and price by stage, role and phase, a finished episode, mean over orders.
+
+    Orders are weighed as in `table_4`, so that rows of the stages `episode` and `write` add up to its figures
+    (embedders' tokens and calls stand in rows of their own here). Of a system that finished no episode the
+    rows tell who was asked, without figures.
+    """
     rows = []
     for group in comparison.groups:
-        episodes = sum(one.episodes for one in group.accounts.values())
-        parts: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-        for one in group.accounts.values():
+        accounts = [one for one in group.accounts.values() if one.episodes] or [*group.accounts.values()]
+        parts: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
+        for one in accounts:
             for row in cost_rows(one, prices):
-                parts.setdefault((row["role"], row["phase"], row["model"]), []).append(row)
-        for (role, phase, model), own in parts.items():
-            row = _place(group) | {"role": role, "phase": phase, "asked": short_model(model)}
-            figures = [name for name in own[0] if name not in ("role", "phase", "model")]
-            rows.append(row | {name: _share([each[name] for each in own], episodes) for name in figures})
+                figures = {name: _share(row[name], one.episodes) for name in _COSTS}
+                key = (row["stage"], row["role"], row["phase"], row["model"])
+                parts.setdefault(key, []).append(figures)
+        for (stage, role, phase, model), own in sorted(parts.items()):
+            place = {"stage": stage, "role": role, "phase": phase, "asked": short_model(model)}
+            means = {name: _over([each[name] for each in own], len(accounts)) for name in _COSTS}
+            rows.append(_place(group) | place | means)
     return _frame(rows)
 
 
-def _share(values: Sequence[float | None], episodes: int) -> float | None:
-    """A sum a finished episode; None where a part is missing."""
+_COSTS = ("calls", "cached_calls", "prompt_tokens", "completion_tokens", "seconds", "price", "paid")
+
+
+def _share(value: float | None, episodes: int) -> float | None:
+    return None if value is None or not episodes else value / episodes
+
+
+def _over(values: Sequence[float | None], orders: int) -> float | None:
+    """A mean over orders, of which those without a value add nothing; None where a value is missing."""
     known = [value for value in values if value is not None]
-    return sum(known) / episodes if episodes and len(known) == len(values) else None
+    return sum(known) / orders if len(known) == len(values) else None
 
 
 def prefix_table(comparison: Comparison) -> pd.DataFrame:
@@ -285,7 +301,8 @@ def pair_table(
     """Each system against a baseline on the same tasks in the same orders.
 
     Differences are in points with their 95 % interval over tasks and orders. McNemar's exact test is told
-    order by order: pairs that only the baseline won / only the system won, and p.
+    order by order: pairs that only the baseline won / only the system won, and p. `differs in` names what the
+    baseline was played with otherwise, beside the memory.
     """
     rows = []
     for group in comparison.groups:
@@ -299,6 +316,7 @@ def pair_table(
             tests = mcnemar_by_replicate(pairs) if metric == "success" else {}
             told = [f"{which}: {t.only_a}/{t.only_b}, p {t.p:.3g}" for which, t in tests.items()]
             row: dict[str, Any] = _place(group) | {"against": base.label}
+            row["differs in"] = ", ".join(group.differs_in(base)) or NONE
             row["metric"] = "score" if metric == "reward" else "SR"
             row["pairs"] = pairs.number
             row["difference"] = percent(pairs.difference)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from .runs import Run, flatten
 
 _PLACE = ("benchmark", "split", "model", "memory")
 _REPLICATE = ("order", "seed")
+_PROTOCOL = ("benchmark", "executor", "batch_size")
 
 
 class Replicate(NamedTuple):
@@ -74,6 +75,22 @@ class Group:
     def place(self) -> tuple[str, str, str]:
         """Model, benchmark and split: what two groups must share to be compared."""
         return (self.model, self.benchmark, self.split)
+
+    @cached_property
+    def request(self) -> dict[str, Any]:
+        """What was asked for, without what tells its runs apart."""
+        asked = _request(next(iter(self.runs.values())))
+        return {name: value for name, value in asked.items() if name not in _REPLICATE}
+
+    @cached_property
+    def protocol(self) -> dict[str, Any]:
+        """How it was played, whatever the memory: settings of benchmark and executor, and batch size."""
+        settings = next(iter(self.runs.values())).settings
+        return {name: settings.get(name) for name in _PROTOCOL}
+
+    def differs_in(self, other: Group) -> list[str]:
+        """Names of what was played otherwise than by another group, such as `history`; best is none."""
+        return [name.removeprefix("executor.") for name in _unlike(self.protocol, other.protocol)]
 
     @property
     def graded(self) -> bool:
@@ -130,14 +147,23 @@ class Comparison:
     def baseline(self, group: Group, name: str) -> Group | None:
         """The group that `group` is compared with: of that label, or else memory, in the same place.
 
-        Of several the one with most tasks in common; None for the baseline itself.
+        Of several the one with most tasks in common, then the one whose protocol differs in least, then the
+        one that was asked for with most values alike; None for the baseline itself.
         """
         near = [g for g in self.groups if g.place == group.place]
         fits = [g for g in near if g.label == name] or [g for g in near if g.memory == name]
         if group in fits:
             return None
+        if len(fits) < 2:
+            return next(iter(fits), None)
         ids = {e.task.task_id for e in group.episodes}
-        return max(fits, key=lambda g: len(ids & {e.task.task_id for e in g.episodes}), default=None)
+
+        def nearness(other: Group) -> tuple[int, int, int]:
+            common = len(ids & {e.task.task_id for e in other.episodes})
+            unlike = sum(1 for _ in _unlike(group.request, other.request))
+            return common, -len(group.differs_in(other)), -unlike
+
+        return max(fits, key=nearness)
 
 
 def _runs(folders: Sequence[str | Path], notes: list[str]) -> Iterable[Run]:
@@ -179,6 +205,15 @@ def _latest(run: Run) -> list[Episode]:
         return run.latest()
     except UserError as error:
         raise UserError(f"{run.path} cannot be compared: {error}") from None
+
+
+def _unlike(a: Any, b: Any, name: str = "") -> Iterator[str]:
+    """Names of what differs between two nested mappings; of a mapping that only one has, its own name."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in sorted(set(a) | set(b)):
+            yield from _unlike(a.get(key), b.get(key), f"{name}.{key}" if name else key)
+    elif a != b:
+        yield name
 
 
 def _request(run: Run) -> dict[str, Any]:

@@ -6,13 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .accounting import ledger
+from .accounting import EMBEDDER, ledger
 from .records import Call
 from .tool_calls import message_text
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .runs import Run
 
 
@@ -73,7 +71,7 @@ def prefix_rows(run: Run, block: int = 64) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str, str], PrefixShare] = {}
     caches: dict[str, set[int]] = defaultdict(set)
     for stage, call in ledger(run):
-        if call.role == "embedder":
+        if call.role == EMBEDDER:
             continue
         found = prefix_share([prompt_text(call)], block, caches[call.model])
         key = (call.model, call.role, "warm" if stage == "warm" else call.phase)
@@ -86,11 +84,3 @@ def prefix_rows(run: Run, block: int = 64) -> list[dict[str, Any]]:
             groups.items(), key=lambda item: (item[0][1] == "all", item[0])
         )
     ]
-
-
-def prefix_frame(run: Run, block: int = 64) -> pd.DataFrame:
-    """`prefix_rows` as a frame."""
-    import pandas as pd
-
-    columns = ["model", "role", "phase", "prompts", "characters", "reusable", "share"]
-    return pd.DataFrame(prefix_rows(run, block), columns=columns)

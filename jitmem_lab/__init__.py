@@ -31,7 +31,7 @@ _WHERE = {
     "Comparison": "comparison",
     "run_notebook": "notebooks",
     "summary_text": "analysis",
-    "curve_figure": "analysis",
+    "curve_figure": "compare_figures",
     "Explorer": "explore",
     "UserError": "errors",
     "InfrastructureError": "errors",

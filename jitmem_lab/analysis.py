@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from .records import Episode, Usage, content_hash
+from .accounting import account
+from .records import Episode, content_hash
+from .statistics import Interval as Interval
+from .statistics import confusion, wilson
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from .runs import Run
-
-
-class Interval(NamedTuple):
-    """A two-sided interval."""
-
-    low: float
-    high: float
-
-
-def wilson(successes: int, n: int, z: float = 1.959964) -> Interval:
-    """Wilson's score interval of a share (E. B. Wilson 1927); 95 % by default, (0, 1) for n = 0."""
-    if n == 0:
-        return Interval(0.0, 1.0)
-    p = successes / n
-    spread = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
-    centre = p + z * z / (2 * n)
-    low = (centre - spread) / scale if successes else 0.0
-    high = (centre + spread) / scale if successes < n else 1.0
-    return Interval(low, high)
 
 
 def episode_row(episode: Episode) -> dict[str, Any]:
@@ -106,41 +89,12 @@ def summarise(run: Run) -> dict[str, Any]:
     apart and enter no mean. Tokens, calls and seconds are those of every attempt, failed ones and memory's
     writes included: they were paid for.
     """
-    counts = {"success": 0, "failure": 0, "error": 0}
-    steps: list[float] = []
-    invalid = 0
-    rewards: list[float] = []
-    unscored = 0
-    seconds = 0.0
-    usage: dict[str, Usage] = {}
-    judged = {"true_positive": 0, "false_positive": 0, "true_negative": 0, "false_negative": 0, "unknown": 0}
-    excluded = 0
-    for episode in run.latest():
-        counts[episode.outcome] += 1
-        excluded += episode.recall.self_excluded
-        if episode.outcome == "error" or episode.trajectory is None:
-            continue
-        steps.append(len(episode.trajectory.steps))
-        invalid += episode.trajectory.invalid_actions
-        if episode.trajectory.reward is None:
-            unscored += 1
-        else:
-            rewards.append(episode.trajectory.reward)
-        if run.settings.get("judge") is not None:
-            won = episode.outcome == "success"
-            if episode.verdict.success is None:
-                judged["unknown"] += 1
-            else:
-                right = "true" if episode.verdict.success == won else "false"
-                judged[f"{right}_{'positive' if episode.verdict.success else 'negative'}"] += 1
-    for attempt in run.iter_episodes():
-        seconds += attempt.seconds
-        for role, used in attempt.usage().items():
-            usage[role] = usage.get(role, Usage()) + used
-    for line in run.writes():
-        for call in line.get("calls", []):
-            role = call["role"]
-            usage[role] = usage.get(role, Usage()) + Usage(**call["usage"])
+    episodes = run.latest()
+    counts = Counter(episode.outcome for episode in episodes)
+    played = [e.trajectory for e in episodes if e.outcome != "error" and e.trajectory is not None]
+    rewards = [trajectory.reward for trajectory in played if trajectory.reward is not None]
+    judged = confusion(episodes)
+    spent = account(run).by_role()
     scored = counts["success"] + counts["failure"]
     interval = wilson(counts["success"], scored)
     status = run.status()
@@ -154,25 +108,25 @@ def summarise(run: Run) -> dict[str, Any]:
         "memory": run.settings.get("memory", {}).get("name"),
         "model": model_name(run),
         "tasks": total,
-        "outcomes": counts,
+        "outcomes": {name: counts[name] for name in ("success", "failure", "error")},
         "owed": total - scored,
         "success_rate": counts["success"] / scored if scored else None,
         "success_interval": [interval.low, interval.high],
-        "mean_steps": _mean(steps),
+        "mean_steps": _mean([len(trajectory.steps) for trajectory in played]),
         "mean_reward": _mean(rewards),
         "graded": any(reward not in (0.0, 1.0) for reward in rewards),
-        "unscored": unscored,
+        "unscored": len(played) - len(rewards),
         "floors": (run.config.get("told_with") or {}).get("floors") or {},
-        "invalid_actions": invalid,
-        "self_excluded": excluded,
-        "judge": judged if any(judged.values()) else None,
+        "invalid_actions": sum(trajectory.invalid_actions for trajectory in played),
+        "self_excluded": sum(episode.recall.self_excluded for episode in episodes),
+        "judge": judged._asdict() if judged else None,
         "tokens": {
-            role: {"prompt": u.prompt_tokens, "completion": u.completion_tokens} for role, u in usage.items()
+            role: {"prompt": u.prompt_tokens, "completion": u.completion_tokens} for role, u in spent.items()
         },
-        "calls": {role: u.calls for role, u in usage.items()},
-        "cached_calls": {role: u.cached_calls for role, u in usage.items()},
-        "model_seconds": round(sum(u.seconds for u in usage.values()), 3),
-        "episode_seconds": round(seconds, 3),
+        "calls": {role: u.calls for role, u in spent.items()},
+        "cached_calls": {role: u.cached_calls for role, u in spent.items()},
+        "model_seconds": round(sum(u.seconds for u in spent.values()), 3),
+        "episode_seconds": round(sum(attempt.seconds for attempt in run.iter_episodes()), 3),
         "wall_seconds": wall_seconds(run),
     }
 
@@ -262,38 +216,3 @@ def summary_html(runs: Sequence[Run]) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
     body = "".join("<tr>" + "".join(f"<td>{escape(v)}</td>" for v in row.values()) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def curve_figure(runs: Sequence[Run]) -> Any:
-    """A plotly figure of the success rate over the stream, one line a run, with its 95 % Wilson band."""
-    import plotly.graph_objects as go
-
-    figure = go.Figure()
-    palette = ("#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b")
-    for run, colour in zip(runs, palette * len(runs), strict=False):
-        won = [e.outcome == "success" for e in run.latest() if e.outcome != "error"]
-        counts = list(range(1, len(won) + 1))
-        rates = [100 * sum(won[:n]) / n for n in counts]
-        bands = [wilson(sum(won[:n]), n) for n in counts]
-        name = str(run.settings.get("memory", {}).get("name"))
-        figure.add_scatter(
-            x=counts + counts[::-1],
-            y=[100 * b.high for b in bands] + [100 * b.low for b in bands][::-1],
-            fill="toself",
-            fillcolor=colour,
-            opacity=0.12,
-            line_width=0,
-            hoverinfo="skip",
-            showlegend=False,
-        )
-        figure.add_scatter(x=counts, y=rates, name=name, mode="lines+markers", line_color=colour)
-    longest = max((len(trace.x) for trace in figure.data if trace.name), default=0)
-    figure.update_layout(
-        xaxis={"title": "games played", "tickformat": "d", "dtick": max(1, longest // 10)},
-        yaxis_title="success rate so far (%)",
-        yaxis_range=[0, 100],
-        margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        height=360,
-        template="plotly_white",
-    )
-    return figure

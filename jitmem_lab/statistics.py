@@ -8,12 +8,12 @@ and counted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from .analysis import Interval, wilson
 from .errors import UserError
 from .records import Episode
 
@@ -26,6 +26,26 @@ Streams = Mapping[Any, Sequence[Episode]]
 """Episodes of one system by replicate."""
 TaskKey = tuple[str, str, str, int]
 """Benchmark, split, task id and trial."""
+
+
+class Interval(NamedTuple):
+    """A two-sided interval."""
+
+    low: float
+    high: float
+
+
+def wilson(successes: int, n: int, z: float = 1.959964) -> Interval:
+    """Wilson's score interval of a share (E. B. Wilson 1927); 95 % by default, (0, 1) for n = 0."""
+    if n == 0:
+        return Interval(0.0, 1.0)
+    p = successes / n
+    spread = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    centre = p + z * z / (2 * n)
+    low = (centre - spread) / scale if successes else 0.0
+    high = (centre + spread) / scale if successes < n else 1.0
+    return Interval(low, high)
 
 
 class Spread(NamedTuple):
@@ -118,8 +138,9 @@ class Pairs(NamedTuple):
 
     @property
     def difference(self) -> float | None:
-        """Mean of b - a over pairs; None without any."""
-        return float(np.nanmean(self.b - self.a)) if self.number else None
+        """Mean, over replicates, of each one's mean of b - a; None without any pair."""
+        gaps = [row[np.isfinite(row)].mean() for row in self.b - self.a if np.isfinite(row).any()]
+        return float(np.mean(gaps)) if gaps else None
 
 
 def paired(a: Streams, b: Streams, metric: Metric = "success") -> Pairs:
@@ -156,11 +177,12 @@ def _scored(values: Mapping[TaskKey, float | None], other: Mapping[TaskKey, floa
 def bootstrap(
     values: np.ndarray, *, draws: int = 10_000, seed: int = 0, level: float = 0.95
 ) -> Interval | None:
-    """Percentile interval of the mean of a (replicates, tasks) array with gaps, resampled both ways.
+    """Percentile interval of the mean of the rows' means of a (replicates, tasks) array with gaps.
 
-    Replicates and tasks are each drawn with replacement, and a cell weighs as often as its row times its
-    column was drawn (the pigeonhole bootstrap, A. B. Owen 2007, which is rather too wide than too narrow).
-    With one replicate only tasks are drawn. Equal seeds give equal intervals.
+    Replicates and tasks are each drawn with replacement (the pigeonhole bootstrap, A. B. Owen 2007, which is
+    rather too wide than too narrow). A replicate weighs the same however many of its tasks are known, as in
+    the means that the interval belongs to; one without any is left out, as is a task that no replicate
+    knows. With one replicate only tasks are drawn. Equal seeds give equal intervals.
 
     Returns:
         None for fewer than two tasks, or where all values are equal: it can't tell what it never saw.
@@ -170,8 +192,10 @@ def bootstrap(
     """
     if draws < 1 or seed < 0:
         raise UserError(f"draws must be 1 or more, and seed 0 or more, not {draws} and {seed}")
+    seen = np.isfinite(values)
+    values = values[seen.any(axis=1)][:, seen.any(axis=0)]
     rows, columns = values.shape
-    if columns < 2 or _constant(values) is not None or not np.isfinite(values).any():
+    if columns < 2 or _constant(values) is not None:
         return None
     known = np.isfinite(values).astype(float)
     filled = np.where(known > 0, values, 0.0)
@@ -181,9 +205,11 @@ def bootstrap(
         size = min(1000, draws - start)
         by_task = random.multinomial(columns, np.full(columns, 1 / columns), size=size).astype(float)
         by_row = random.multinomial(rows, np.full(rows, 1 / rows), size=size).astype(float)
-        total = ((by_row @ filled) * by_task).sum(axis=1)
-        weight = ((by_row @ known) * by_task).sum(axis=1)
-        means.append(total[weight > 0] / weight[weight > 0])
+        sums, counts = by_task @ filled.T, by_task @ known.T
+        weights = by_row * (counts > 0)
+        of_rows = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
+        drawn = weights.sum(axis=1) > 0
+        means.append((weights * of_rows).sum(axis=1)[drawn] / weights.sum(axis=1)[drawn])
     tail = (1 - level) / 2
     low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
     return Interval(float(low), float(high))
@@ -243,20 +269,22 @@ def mcnemar(only_a: int, only_b: int) -> McNemar:
 
 
 def mcnemar_by_replicate(pairs: Pairs) -> dict[Hashable, McNemar]:
-    """The test for each replicate, on pairs of successes and failures.
+    """The test for each replicate that has a pair, on pairs of successes and failures.
 
     Replicates aren't pooled: the same task in two orders is no second, independent pair.
     """
     found: dict[Hashable, McNemar] = {}
     for replicate, a, b in zip(pairs.replicates, pairs.a, pairs.b, strict=True):
-        found[replicate] = mcnemar(int((a > b).sum()), int((b > a).sum()))
+        if np.isfinite(a).any():
+            found[replicate] = mcnemar(int((a > b).sum()), int((b > a).sum()))
     return found
 
 
 def wins_losses(pairs: Pairs, descriptions: Mapping[TaskKey, str] | None = None) -> pd.DataFrame:
     """One row a task: how often each system won it, of how many pairs, and who did better.
 
-    Most instructive rows first: tasks that only one of them wins.
+    `better` is a or b; where they won equally often, both if they won every pair, neither if none, else
+    equal. Most instructive rows first: tasks that only one of them wins.
     """
     import pandas as pd
 
@@ -264,7 +292,8 @@ def wins_losses(pairs: Pairs, descriptions: Mapping[TaskKey, str] | None = None)
     for column, key in enumerate(pairs.tasks):
         a, b = pairs.a[:, column], pairs.b[:, column]
         n, won_a, won_b = int(np.isfinite(a).sum()), float(np.nansum(a)), float(np.nansum(b))
-        better = "a" if won_a > won_b else "b" if won_b > won_a else "neither" if won_a == 0 else "both"
+        equal = "neither" if won_a == 0 else "both" if won_a == n else "equal"
+        better = "a" if won_a > won_b else "b" if won_b > won_a else equal
         rows.append(
             {
                 "benchmark": key[0],
@@ -340,29 +369,29 @@ class Curve(NamedTuple):
     """Success so far over the stream, mean of the replicates."""
 
     played: list[int]
-    """Episodes with a result, from 1."""
+    """Episodes with a result, from 1 to as many as the longest replicate has."""
     mean: list[float]
     """Share of successes among the first so many, mean over replicates that have as many."""
     low: list[float]
-    """Lowest of the replicates; of a single one the low end of its 95 % Wilson interval."""
+    """Lowest of these replicates; where there is but one, the low end of its 95 % Wilson interval."""
     high: list[float]
     """Highest, likewise."""
 
 
 def learning_curve(streams: Streams) -> Curve:
-    """The learning curve of one system, up to the length of its shortest replicate."""
+    """The learning curve of one system; an unfinished replicate counts as far as it got."""
     won = [
         [found for found in (value(e) for e in sorted(s, key=lambda e: e.position)) if found is not None]
         for s in streams.values()
     ]
-    won = [each for each in won if each]
-    if not won:
+    length = max(map(len, won), default=0)
+    if not length:
         return Curve([], [], [], [])
-    length = min(map(len, won))
-    counts = np.cumsum([each[:length] for each in won], axis=1)
+    counts = np.full((len(won), length), np.nan)
+    for row, own in enumerate(won):
+        counts[row, : len(own)] = np.cumsum(own)
     shares = counts / np.arange(1, length + 1)
-    low, high = shares.min(axis=0).tolist(), shares.max(axis=0).tolist()
-    if len(won) == 1:
-        bands = [wilson(int(count), n) for n, count in enumerate(counts[0], 1)]
-        low, high = [band.low for band in bands], [band.high for band in bands]
-    return Curve(list(range(1, length + 1)), shares.mean(axis=0).tolist(), low, high)
+    mean, low, high = (f(shares, axis=0).tolist() for f in (np.nanmean, np.nanmin, np.nanmax))
+    for place in np.flatnonzero(np.isfinite(counts).sum(axis=0) == 1).tolist():
+        low[place], high[place] = wilson(int(np.nansum(counts[:, place])), place + 1)
+    return Curve(list(range(1, length + 1)), mean, low, high)

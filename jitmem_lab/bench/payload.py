@@ -8,10 +8,10 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
-from ..analysis import Interval, wilson
 from ..errors import InfrastructureError
 from ..evaluation import EvalConfig, evaluate
 from ..models import load_model
+from ..statistics import Interval, wilson
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "none": {"memory": "none"},

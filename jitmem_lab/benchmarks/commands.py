@@ -41,7 +41,7 @@ def floors_command(benchmark: str, split: str | None, games: int | None, seed: i
 
 
 def _floors_table(result: dict[str, Any]) -> str:
-    from ..analysis import wilson
+    from ..statistics import wilson
 
     rows = []
     for name in ("noop", "random", "oracle"):

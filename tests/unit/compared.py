@@ -9,6 +9,8 @@ from typing import Any
 
 from jitmem_lab.benchmarks.base import Observation
 from jitmem_lab.curation import Curator
+from jitmem_lab.embedding import Embedded
+from jitmem_lab.errors import InfrastructureError
 from jitmem_lab.execution import Executor
 from jitmem_lab.judging import Judge
 from jitmem_lab.memories import load_memory
@@ -18,6 +20,7 @@ from jitmem_lab.runs import Run
 from jitmem_lab.stream import run_stream
 
 from .doubles import COLOURS, ButtonBenchmark, ButtonEnv, RuleModel
+from .writing import WordEmbedder
 
 
 class Model(RuleModel):
@@ -34,7 +37,25 @@ class Model(RuleModel):
         if "Did the agent finish" in text:
             said = "maybe" if "room 7" in text else str(len(text) % 3 > 0).lower()
             return reply._replace(text=f'{{"success": {said}}}')
+        if "memory items" in text.rpartition("\n")[2]:
+            return reply._replace(text="# Memory Item 1\n## Title: Labels\n## Content: Mind their edge.")
         return reply
+
+
+class Embedder(WordEmbedder):
+    """Counts words, under the name of the model in the process; `fails` of its first writes fail."""
+
+    name = "wordllama"
+
+    def __init__(self, fails: int = 0) -> None:
+        super().__init__()
+        self.fails = fails
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        if self.fails and not texts[0].startswith("Instruct: "):
+            self.fails -= 1
+            raise InfrastructureError("status 503")
+        return super().embed(texts)
 
 
 class GradedEnv(ButtonEnv):
@@ -66,7 +87,7 @@ class World(ButtonBenchmark):
 
 PLACES = {
     ("alfworld", "valid_seen"): (("none", "raw", "jitmem"), (0, 1, 2)),
-    ("webshop", "small_test"): (("none", "jitmem"), (0, 1)),
+    ("webshop", "small_test"): (("none", "reasoningbank", "jitmem"), (0, 1)),
     ("tau2", "airline"): (("none", "jitmem"), (0, 1)),
     ("tau2", "retail"): (("none", "jitmem"), (0, 1)),
 }
@@ -80,18 +101,21 @@ def make_run(
     memory: str,
     order: int,
     broken: set[str] | None = None,
+    fails: int = 0,
+    executor: dict[str, Any] | None = None,
     **more: Any,
 ) -> Run:
-    """One run of a dozen episodes; `more` goes into what was asked for."""
+    """One run of a dozen episodes; `fails` of its writes fail, `more` goes into what was asked for."""
     model = Model("rule")
     n = {"airline": 8, "retail": 12}.get(split, 10)
     world = World(benchmark, split, n, broken or set(), benchmark == "webshop")
-    made = load_memory(memory, gate="judge", curator=Curator(model)) if memory == "jitmem" else None
-    made = made or (load_memory(memory, gate="judge") if memory == "raw" else load_memory(memory))
+    given: dict[str, Any] = {"gate": "judge"} if memory in ("raw", "jitmem", "reasoningbank") else {}
+    given |= {"curator": Curator(model)} if memory == "jitmem" else {}
+    given |= {"model": model, "embedder": Embedder(fails)} if memory == "reasoningbank" else {}
     return run_stream(
         world,
-        made,
-        Executor(model, temperature=0.0 if memory == "none" else 1.0),
+        load_memory(memory, **given),
+        Executor(model, **{"temperature": 0.0 if memory == "none" else 1.0} | (executor or {})),
         out=out,
         tasks=world.tasks(order=order),
         judge=Judge(model),
@@ -103,14 +127,15 @@ def make_run(
 
 
 def make_runs(folder: Path) -> dict[tuple[str, str, str, int], Run]:
-    """All runs of `PLACES`; one task of ALFWorld breaks in one order of one system."""
+    """All runs of `PLACES`. One task of ALFWorld breaks in one order of one system, and one write of WebShop
+    fails, which the run makes up for when it is run again."""
     found = {}
     for (benchmark, split), (memories, orders) in PLACES.items():
         for memory in memories:
             for order in orders:
                 broken = {"b3"} if (benchmark, memory, order) == ("alfworld", "raw", 1) else set()
-                out = folder / f"{benchmark}-{split}-{memory}-{order}"
-                found[benchmark, split, memory, order] = make_run(
-                    out, benchmark, split, memory, order, broken
-                )
+                place = (folder / f"{benchmark}-{split}-{memory}-{order}", benchmark, split, memory, order)
+                if (memory, order) == ("reasoningbank", 0):
+                    assert make_run(*place, fails=1).status()["state"] == "incomplete"
+                found[benchmark, split, memory, order] = make_run(*place, broken)
     return found

@@ -15,15 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitmem_lab.analysis import (
-    curve_figure,
     episode_frame,
     results_table,
     summary_html,
     summary_rows,
     summary_text,
-    wilson,
 )
 from jitmem_lab.benchmarks.base import Observation
+from jitmem_lab.compare_figures import curve_figure
 from jitmem_lab.curation import Curator
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.execution import Executor
@@ -31,6 +30,7 @@ from jitmem_lab.judging import Judge
 from jitmem_lab.memories import load_memory
 from jitmem_lab.records import Sampling, Task
 from jitmem_lab.runs import Run, list_runs
+from jitmem_lab.statistics import wilson
 from jitmem_lab.stream import run_stream
 
 from .doubles import ButtonBenchmark, ButtonEnv, Counting

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitmem_lab.analysis import wilson
 from jitmem_lab.records import Episode, Task, Trajectory, Verdict
 from jitmem_lab.statistics import (
     Confusion,
@@ -30,6 +29,7 @@ from jitmem_lab.statistics import (
     task_key,
     value,
     value_table,
+    wilson,
     wins_losses,
 )
 
@@ -138,16 +138,16 @@ def test_the_interval_of_one_order_agrees_with_the_exact_distribution_of_the_mea
 
 
 def test_the_interval_resamples_orders_and_tasks() -> None:
-    """By the definition: rows and columns drawn, the mean of the drawn cells that are known."""
-    values = np.array([[1.0, 0.0, np.nan, 1.0], [0.0, 0.0, 1.0, 1.0], [1.0, np.nan, 1.0, 1.0]])
+    """By the definition: rows and columns drawn, the mean of the means of the rows' cells that are known."""
+    values = np.array([[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [1.0, 0.5, 1.0, 1.0]])
+    values = np.repeat(values, 2, axis=1)
+    values[0, 4] = values[2, 2] = np.nan
     random = np.random.default_rng(5)
-    means = []
-    for _ in range(20_000):
-        rows, columns = random.integers(0, 3, 3), random.integers(0, 4, 4)
-        means.append(np.nanmean(values[np.ix_(rows, columns)]))
+    rows, columns = random.integers(0, 3, (20_000, 3)), random.integers(0, 8, (20_000, 8))
+    means = np.nanmean(values[rows[:, :, None], columns[:, None, :]], axis=2).mean(axis=1)
     low, high = bootstrap(values, draws=20_000) or (0, 0)
-    assert low == pytest.approx(np.nanquantile(means, 0.025), abs=0.02)
-    assert high == pytest.approx(np.nanquantile(means, 0.975), abs=0.02)
+    assert low == pytest.approx(np.quantile(means, 0.025), abs=0.02)
+    assert high == pytest.approx(np.quantile(means, 0.975), abs=0.02)
 
 
 @settings(max_examples=30, deadline=None)
@@ -157,6 +157,24 @@ def test_the_interval_holds_the_mean_and_equal_seeds_give_equal_ones(outcomes: l
     low, high = rate_interval(streams, draws=2000, seed=seed) or (2, 2)
     assert 0 <= low <= value_table(streams).values.mean() <= high <= 1
     assert rate_interval(streams, draws=2000, seed=seed) == (low, high)
+
+
+def test_an_order_weighs_the_same_in_mean_and_interval_however_far_it_got() -> None:
+    streams = {0: stream("wl" * 50), 1: stream("ww")}
+    low, high = rate_interval(streams) or (0, 0)
+    assert over_orders(streams).mean == 0.75
+    assert low < 0.75 < high
+    assert low > 0.40, "of 100 pooled episodes it would be 0.41 to 0.61"
+    assert high == 1.0
+    pairs = paired({0: stream("l" * 100), 1: stream("ll")}, streams)
+    assert pairs.difference == 0.75
+    assert difference_interval(pairs) == (low, high)
+
+
+def test_orders_and_tasks_without_a_result_change_no_interval() -> None:
+    known = {0: stream("wlwwl"), 1: stream("lllww")}
+    more = {order: [*episodes, episode("broken", "e", 5)] for order, episodes in known.items()}
+    assert rate_interval(more | {2: stream("eeeee")}) == rate_interval(known)
 
 
 def test_a_paired_interval_is_narrower_than_the_systems_apart() -> None:
@@ -249,6 +267,8 @@ def test_each_order_is_tested_alone() -> None:
     found = mcnemar_by_replicate(pairs)
     assert found[0][:2] == (2, 1)
     assert found[1][:2] == (0, 4)
+    unplayed = paired({0: stream("wl"), 1: stream("ee")}, {0: stream("ww"), 1: stream("ww")})
+    assert list(mcnemar_by_replicate(unplayed)) == [0], "no pair is no test"
 
 
 # Wins and losses, judge, curve
@@ -263,6 +283,8 @@ def test_wins_and_losses_put_tasks_first_that_only_one_wins() -> None:
     assert list(frame["pairs"]) == [2, 2, 2, 1]
     assert frame[["a", "b"]].to_numpy().tolist() == [[0, 2], [1, 0], [2, 2], [0, 0]]
     assert len(wins_losses(paired({}, {}))) == 0
+    once = wins_losses(paired({0: stream("w"), 1: stream("l")}, {0: stream("l"), 1: stream("w")}))
+    assert list(once["better"]) == ["equal"], "each won it once"
 
 
 def test_the_judge_against_the_environment() -> None:
@@ -293,8 +315,10 @@ def test_the_learning_curve_is_the_share_so_far() -> None:
     assert one.mean == pytest.approx([1, 1 / 2, 2 / 3])
     assert one.low[2] == wilson(2, 3).low
     two = learning_curve({0: stream("wlw"), 1: stream("ww"), 2: stream("e")})
-    assert two.played == [1, 2]
-    assert (two.mean, two.low, two.high) == ([1, 0.75], [1, 0.5], [1, 1])
+    assert two.played == [1, 2, 3], "an unfinished order does not cut the others short"
+    assert two.mean == pytest.approx([1, 0.75, 2 / 3])
+    assert (two.low[:2], two.high[:2]) == ([1, 0.5], [1, 1])
+    assert (two.low[2], two.high[2]) == wilson(2, 3)
     backwards = learning_curve({0: list(reversed(stream("wll")))})
     assert backwards.mean == pytest.approx([1, 1 / 2, 1 / 3])
     assert learning_curve({}).played == []

@@ -104,12 +104,20 @@ class ItemStore:
             return
         try:
             self._db = sqlite3.connect(path, timeout=60.0, check_same_thread=False, isolation_level=None)
+            if self._foreign():
+                self._db.close()
+                raise UserError(f"{path} is a database of something else; give another path")
             if str(path) != ":memory:":
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_LAYOUT)
         except sqlite3.Error as error:
             raise UserError(f"{path} can't be used as a store of items ({error})") from None
+
+    def _foreign(self) -> bool:
+        """Whether the file holds tables, but neither items nor a bank."""
+        tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master")}
+        return bool(tables) and not tables & {"item_changes", "traces"}
 
     def apply(self, key: str, changes: Sequence[Change], note: Any = None) -> list[int]:
         """Apply the changes of one write, all or none; a key that was applied before changes nothing.
@@ -145,7 +153,8 @@ class ItemStore:
         else:
             raise UserError(f"there is no {change.kind} {change.item} to {change.op}")
         before = state.get(item)
-        _advance(state, number, change.op, item, change.kind, change.data)
+        data = None if change.data is None else json.loads(to_json(change.data))  # as it will be read back
+        _advance(state, number, change.op, item, change.kind, data)
         after = state.get(item)
         self._all(
             "INSERT INTO item_changes (write, op, item, kind, before, after) VALUES (?, ?, ?, ?, ?, ?)",
@@ -281,7 +290,8 @@ class ItemStore:
         except BaseException:
             for number in [number for number in self._states if number > 0]:
                 del self._states[number]
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a full disk has ended it already
+                self._db.execute("ROLLBACK")
             raise
 
     def _all(self, statement: str, *values: Any) -> list[Any]:

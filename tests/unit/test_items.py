@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -164,3 +166,33 @@ def test_a_locked_file_is_an_infrastructure_error(tmp_path: Path) -> None:
         store.apply("e1", [insert("a")])
     other.execute("ROLLBACK")
     assert store.apply("e1", [insert("a")]) == [1]
+
+
+def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "mine.sqlite")) as db:
+        db.execute("CREATE TABLE mine(a)")
+    before = (tmp_path / "mine.sqlite").read_bytes()
+    with pytest.raises(UserError, match="something else"):
+        ItemStore(tmp_path / "mine.sqlite")
+    assert (tmp_path / "mine.sqlite").read_bytes() == before
+
+
+def test_what_is_kept_is_the_same_before_and_after_it_is_read_back(tmp_path: Path) -> None:
+    store = ItemStore(tmp_path / "s.sqlite")
+    store.apply("e1", [Change("insert", "rule", {"pair": (1, 2), "number": math.nan, "text": "\ud83d"})])
+    assert store.items() == ItemStore(tmp_path / "s.sqlite").items()
+    assert store.undo(1) == 2
+    assert store.items() == []
+
+
+def test_a_disk_that_is_full_is_an_infrastructure_error_and_changes_nothing(tmp_path: Path) -> None:
+    store = ItemStore(tmp_path / "s.sqlite")
+    store.apply("e1", [insert("a")])
+    before = store.items()
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(InfrastructureError, match="full"):
+        store.apply("e2", [insert("b" * 100_000)])
+    assert store.items() == before
+    store._db.execute(f"PRAGMA max_page_count = {pages + 1000}")
+    assert store.apply("e2", [insert("b" * 100_000)]) == [2]

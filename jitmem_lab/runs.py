@@ -38,8 +38,13 @@ class RunLock:
         self._handle: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock, or raise `UserError` if another process writes this run."""
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        """Take the lock, or raise `UserError` if another process writes this run or nobody may."""
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UserError(
+                f"{self.path.parent} cannot be written to ({error.strerror}); choose another folder"
+            ) from None
         for _ in range(20):
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

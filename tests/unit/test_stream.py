@@ -343,6 +343,18 @@ def test_two_writers_are_refused(tmp_path):
         lock.release()
 
 
+def test_a_folder_that_takes_no_lock_is_one_sentence(tmp_path):
+    from jitmem_lab.runs import RunLock
+
+    stream(tmp_path / "r", n=2)
+    (tmp_path / "r" / ".lock").unlink()
+    (tmp_path / "r" / ".lock").mkdir()  # as a write-protected folder does, to the super-user too
+    with pytest.raises(UserError, match="cannot be written to"):
+        RunLock(tmp_path / "r").acquire()
+    with pytest.raises(UserError, match="cannot be written to"):
+        stream(tmp_path / "r", n=2)
+
+
 def test_interrupt_does_not_wait_for_a_server_that_asks_to_wait(tmp_path):
     script = f"""
 import sys, threading, _thread

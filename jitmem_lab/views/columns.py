@@ -21,6 +21,8 @@ __all__ = ["SHORT", "STYLE", "TEXT_LIMIT", "episode_html", "note", "page"]
 
 OPEN = 2500
 """Characters up to which the first trace is shown open."""
+FEW_CALLS = 2
+"""Calls of the curator on the way that are shown each; more are folded together."""
 MOST_WORDS = 40
 """Words of a query that are explained one by one."""
 
@@ -134,9 +136,9 @@ def _traces(
 def _documents(words: Words) -> str:
     """How rare each word of the query was."""
     rare = sorted(words.documents.items(), key=lambda pair: pair[1])
-    told = ", ".join(f"{code(text, 60)} {count:,}" for text, count in rare[:MOST_WORDS])
-    more = f", … {len(rare) - MOST_WORDS:,} more words" if len(rare) > MOST_WORDS else ""
-    return f'<div class="facts">of {words.size:,} traces then, these had the word: {told}{more}</div>'
+    told = " · ".join(f"{code(text, 60)}: {count:,}" for text, count in rare[:MOST_WORDS])
+    more = f" · … {len(rare) - MOST_WORDS:,} more words" if len(rare) > MOST_WORDS else ""
+    return f'<div class="facts">in how many of the {words.size:,} traces each word was: {told}{more}</div>'
 
 
 def _trace(place: int, one: Shown, taken: Uptake, words: Words, limit: int | None, opened: bool) -> str:
@@ -201,7 +203,12 @@ def _payload(
         parts.append(f'<pre class="payload">{marked(text, marks, limit)}</pre>')
     if not given:
         parts.append(empty("no payload: the executor saw the task alone"))
-    parts += [call_html(call, limit, title) for title, call in _curator(episode)]
+    first, each = _curator(episode)
+    parts += [call_html(call, limit) for call in first]
+    asked = "".join(call_html(call, limit, title) for title, call in each)
+    parts.append(
+        fold(f"{len(each):,} curator calls, step by step", asked) if len(each) > FEW_CALLS else asked
+    )
     if episode.recall.notes:
         parts.append(fold("notes", _value(episode.recall.notes)))
     return "".join(parts)
@@ -214,9 +221,9 @@ def _label(taken: Uptake) -> str:
     return escape(LABEL + more + cut)
 
 
-def _curator(episode: Episode) -> list[tuple[str, Call]]:
-    """The calls that made payloads, each with a title: before the episode first, then step by step."""
-    first = [("", call) for call in episode.calls if call.role == "curator" and call.phase != "act"]
+def _curator(episode: Episode) -> tuple[list[Call], list[tuple[str, Call]]]:
+    """The calls that made payloads: those before the episode, and those on the way, each with a title."""
+    first = [call for call in episode.calls if call.role == "curator" and call.phase != "act"]
     steps = () if episode.trajectory is None else episode.trajectory.steps
     by, left = by_step(steps, episode.calls)
     each = [
@@ -225,7 +232,7 @@ def _curator(episode: Episode) -> list[tuple[str, Call]]:
         for call in calls.before
         if call.role == "curator"
     ]
-    return [*first, *each, *(("", call) for call in left if call.role == "curator")]
+    return first, [*each, *(("", call) for call in left if call.role == "curator")]
 
 
 def _ranges(steps: Sequence[int]) -> str:

@@ -88,7 +88,7 @@ def _traces(run: Run, episode: Episode, found: Sequence[Shown]) -> tuple[Shown, 
                 "a demonstration" if labels.get("warm") else f"from {_episode(kept.key, places)}",
                 f"taken in as a {'success' if labels.get('success') else 'failure'}",
                 "" if reward is None else f"reward {reward:g}",
-                f"{len(kept.trajectory.steps):,} steps",
+                "1 step" if len(kept.trajectory.steps) == 1 else f"{len(kept.trajectory.steps):,} steps",
             ]
             one = one._replace(origin=tuple(filter(None, facts)))
         made.append(one)

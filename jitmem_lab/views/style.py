@@ -48,7 +48,7 @@ STYLE = """
 .jm .step.refused { box-shadow: inset 3px 0 var(--bad); padding-left: 8px; }
 .jm .act code { font-weight: 700; } .jm .empty { opacity: .7; font-style: italic; }
 .jm .call { margin: 2px 0 2px 4px; padding-left: 8px; border-left: 2px solid var(--line); }
-.jm .result { padding-bottom: 6px; }
+.jm .result { padding-bottom: 6px; } .jm .result table { margin: 2px 0 8px; }
 .jm table { border-collapse: collapse; font-size: 12.5px; }
 .jm th, .jm td { text-align: left; padding: 1px 10px 1px 0; vertical-align: top; font-weight: normal; }
 .jm th { opacity: .7; } .jm td.n { text-align: right; font-variant-numeric: tabular-nums; }

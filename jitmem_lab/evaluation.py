@@ -298,7 +298,11 @@ def make_memory(
     """The memory system of a config; `model` gives a chat model by spec, `embedder` an embedder."""
     if config.memory not in ("raw", "jitmem"):
         return _written_memory(config, model, benchmark, embedder)
+    for name in config.options:
+        own = f"give {name} as a parameter of the run" if name in EvalConfig.model_fields else "leave it out"
+        raise UserError(f"memory {config.memory} takes no options, such as {name!r}; {own}")
     options: dict[str, Any] = {
+        "variant": config.variant,
         "k": config.k,
         "gate": config.gate,
         "retrieval": config.retrieval,

@@ -129,3 +129,21 @@ def test_trials_go_through_the_tasks_again_and_reflexion_uses_them(
 def test_an_embedders_address_is_recorded_without_secrets() -> None:
     config = EvalConfig.make(embedder="openai:http://anna:s3cr3t@h:1/v1?key=s3cr3t#m")
     assert config.request()["embedder"] == "openai:http://h:1/v1#m"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "asked", [{"options": {"bogus": 1}}, {"variant": "prot"}, {"options": {"k": 5, "bogus": 1}}]
+)
+def test_no_memory_passes_over_what_it_is_asked_for(
+    name: str, asked: dict[str, Any], embedders: list[WordEmbedder]
+) -> None:
+    with pytest.raises(UserError, match=r"prot|bogus|takes no options|no parameter 'k'"):
+        settings(memory=name, **asked)
+
+
+@pytest.mark.parametrize("name", ["raw", "jitmem"])
+def test_what_is_a_parameter_of_the_run_is_no_option(name: str) -> None:
+    with pytest.raises(UserError, match="give k as a parameter of the run"):
+        settings(memory=name, options={"k": 5})
+    assert settings(memory=name, k=5)["k"] == 5

@@ -11,7 +11,7 @@ from ..records import Call, Episode
 from ..render import escape
 from ..runs import Run
 from .calls import by_step, call_html, calls_html
-from .shown import Shown, shown
+from .shown import Shown, shown, written_before
 from .steps import episode_column
 from .style import SHORT, STYLE, TEXT_LIMIT, badge, code, empty, facts, fold, note, page, table
 from .terms import Word, Words, words_of
@@ -98,6 +98,10 @@ def _stepwise(given: Sequence[tuple[str, Sequence[int]]]) -> bool:
     return any(steps for _, steps in given)
 
 
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
+
+
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else ""
 
@@ -109,7 +113,10 @@ def _traces(
     written = any(one.kind != "trace" for one in sources)
     title, of = "Retrieved traces", f"{len(sources):,} of {recall.bank_size:,} in the bank"
     if written:
-        title, of = "Shown by memory", f"{len(sources):,} items, after {recall.bank_size:,} writes"
+        title, of = (
+            "Shown by memory",
+            f"{_count(len(sources), 'item')}, after {_count(written_before(episode), 'write')}",
+        )
     parts = [f"<h2>{title} {facts(of)}</h2>"]
     if recall.query:
         parts.append(f'<div class="facts">searched for {code(recall.query)}</div>')

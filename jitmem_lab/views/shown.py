@@ -70,6 +70,11 @@ def shown(episode: Episode, run: Run | None) -> tuple[Shown, ...]:
         return found  # as far as the record goes
 
 
+def written_before(episode: Episode) -> int:
+    """The number of the last write that the episode's recall could see."""
+    return episode.recall.bank_size if episode.snapshot is None else episode.snapshot
+
+
 def _of(trace: RetrievedTrace) -> Shown:
     return Shown(
         trace.rank, trace.trace_id, "trace", trace.description, trace.text, trace.score, trace.cut_chars
@@ -98,7 +103,7 @@ def _traces(run: Run, episode: Episode, found: Sequence[Shown]) -> tuple[Shown, 
 def _items(run: Run, episode: Episode, found: Sequence[Shown]) -> tuple[Shown, ...]:
     from ..memories.items import ItemStore
 
-    snapshot = episode.recall.bank_size
+    snapshot = written_before(episode)
     with contextlib.closing(ItemStore(run.path / "bank.sqlite", read_only=True)) as store:
         told = [number for number in _told(store, episode) if number not in {one.number for one in found}]
         numbers = [*(one.number for one in found), *told[:MOST_ITEMS]]
@@ -115,13 +120,13 @@ def _items(run: Run, episode: Episode, found: Sequence[Shown]) -> tuple[Shown, .
 
 def _told(store: ItemStore, episode: Episode) -> list[int]:
     """Numbers of the items that the notes say were shown, in the order in which they say so."""
-    notes, recall = episode.recall.notes, episode.recall
+    notes = episode.recall.notes
     numbers = [*notes.get("rules", []), *notes.get("plans", [])]
     for step in notes.get("steps", []):
         numbers += step["shown"]
     if isinstance(notes.get("workflows"), int):
         left_out, own = set(notes.get("left_out", [])), episode.task.task_id
-        every = store.items("workflow", recall.bank_size)
+        every = store.items("workflow", written_before(episode))
         wanted = [one.id for one in every if one.id not in left_out]
         others = [one.id for one in every if one.id in wanted and one.data.get("task_id") != own]
         numbers += others if len(others) == notes["workflows"] else wanted

@@ -38,7 +38,8 @@ STYLE = """
   white-space: pre-wrap; }
 .jm summary { cursor: pointer; padding: 2px 0; } .jm summary:hover { background: var(--soft); }
 .jm details { margin: 2px 0; } .jm details > :not(summary) { margin-left: 14px; }
-.jm .folds { display: flex; flex-wrap: wrap; gap: 0 16px; font-size: 13px; }
+.jm .folds { display: flex; flex-wrap: wrap; gap: 0 12px; font-size: 12.5px; }
+.jm .folds .facts { font-size: 12.5px; }
 .jm .folds > details { min-width: 0; max-width: 100%; } .jm .folds > details[open] { flex-basis: 100%; }
 .jm details[open] > summary > .excerpt { display: none; }
 .jm .step { border-top: 1px solid var(--line); padding: 8px 0; } .jm .step:first-of-type { border-top: 0; }

@@ -27,7 +27,7 @@ SHORTEST = 3
 """Words of a run that counts."""
 COMPARED = 80_000
 """Characters of a text that are compared; what comes after them is never marked."""
-_PLACES = 6
+_PLACES = 4
 """Places of a trace that are tried for one run: more only in texts that say the same again and again."""
 _HUES = 5
 _GAP = 3
@@ -167,21 +167,26 @@ def _runs(
     for place, gram in enumerate(zip(theirs, theirs[1:], theirs[2:], strict=False)):
         known.setdefault(gram, []).append(place)
     grams = list(zip(words, words[1:], words[2:], strict=False))
-    place, taken = 0, 0
+    place, taken, read = 0, 0, 0
+    covered = bytearray(len(words))
     while place < len(grams):
         places = known.get(grams[place])
         if places is None:
             place += 1
             continue
-        length, start = max((_length(words, theirs, place, at), -at) for at in places[:_PLACES])
+        # Among equals the next place in the trace: texts that say the same again are taken up in order.
+        on = bisect_left(places, read)
+        tried = (*places[on : on + _PLACES], *places[: min(on, _PLACES)])
+        length, _, start = max((_length(words, theirs, place, at), at >= read, -at) for at in tried)
         skipped = max(0, taken - place)  # words that the run before it has already
         if length > skipped:
             yield _Run(place + skipped, skipped - start, length - skipped, of)
-        taken = place + length
+        taken, read = place + length, length - start
+        covered[place:taken] = b"\1" * length
         place = max(place + 1, taken - SHORTEST + 1)
     actions = {gram: first for first, gram in source.short.items()}
     for first, line in lines:
-        if line in actions:
+        if line in actions and not all(covered[first : first + len(line)]):
             yield _Run(first, actions[line], len(line), of)
 
 

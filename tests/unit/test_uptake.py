@@ -88,6 +88,15 @@ def test_the_same_words_bear_the_same_mark_wherever_they_stand():
     assert [mark.label for mark in both.traces[0]] == ["1.1"]
 
 
+def test_what_is_said_again_is_taken_up_in_order():
+    text = "\n".join(f"[Step {n}]\nSaw: It clicks.\nDid: press red" for n in range(1, 12))
+    both = uptake([text], [text])
+    labels = [mark.label for mark in both.payloads[0]]
+    assert [mark.label for mark in both.traces[0]] == labels
+    assert len(set(labels)) == len(labels) == 22
+    assert words(text, both.payloads[0])[:2] == ["Saw: It clicks", "Did: press red"]
+
+
 def test_several_payloads_are_apart():
     both = uptake(["take red", "mug 1 from shelf", "to desk 1"], [TRACE])
     assert [len(marks) for marks in both.payloads] == [0, 1, 1]

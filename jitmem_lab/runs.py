@@ -2,7 +2,7 @@
 
 A run directory holds `config.json` (settings that decide the result, and provenance), `episodes.jsonl`
 (one whole episode a line), `writes.jsonl` (one line an episode taken in by memory), `bank.sqlite`
-(memory's store) and `status.json`. Reading never changes a result file.
+(memory's store) and `status.json`. Reading never changes a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
-from .files import read_lines, write_json
+from .files import read_lines
 from .records import Episode, Verdict
 
 if TYPE_CHECKING:
@@ -68,9 +68,10 @@ class RunLock:
         """Whether a living process holds the lock."""
         if self._handle is not None:
             return True
-        if not self.path.exists():
+        try:
+            handle = os.open(self.path, os.O_RDONLY)
+        except OSError:
             return False
-        handle = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
@@ -120,15 +121,12 @@ class Run:
 
     def status(self) -> dict[str, Any]:
         """How the run stands; `state` is running only while its process lives, killed if it died."""
-        file = self.path / "status.json"
         status: dict[str, Any] = {"state": "new"}
         with contextlib.suppress(OSError, ValueError):
-            found = json.loads(file.read_text(encoding="utf-8"))
+            found = json.loads((self.path / "status.json").read_text(encoding="utf-8"))
             status = found if isinstance(found, dict) else status
         if status.get("state") == "running" and not RunLock(self.path).held():
             status["state"] = "killed"
-            with contextlib.suppress(OSError):
-                write_json(file, status)
         return status
 
     def iter_episodes(self) -> Iterator[Episode]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -13,11 +15,15 @@ import param
 from ..errors import UserError
 from ..render import clean_text, escape
 from ..runs import Run
+from . import filters
 from .columns import STYLE, episode_html, note, page
-from .reading import EpisodeIndex, Listed, find_runs
+from .keys import KEYS, Browser
+from .reading import EpisodeIndex, Listed, Row, find_runs
+from .task_table import TaskTable
 
-MARKS = {"success": "✓", "failure": "✗", "error": "!"}
-"""What stands before a task in the list."""
+SLICE = 0.3
+"""Seconds of reading after which a served page shows what it has so far."""
+_SELECTION = ("run", "filter", "position", "full", "step")
 
 _THEME = """
 :root { color-scheme: %s;
@@ -30,6 +36,10 @@ html, body { background: light-dark(#ffffff, #16191d); }
 
 # The arrow that Panel draws is black in every theme; the browser's own follows it.
 _LIST = "select.bk-input { appearance: auto !important; background-image: none !important; }"
+_CHOSEN = """
+.jm .step.chosen { background: var(--soft); box-shadow: -3px 0 0 currentColor; }
+.jm .step[data-step] > h3 { cursor: pointer; } .jm .step[data-step] > h3:hover { text-decoration: underline; }
+"""
 
 
 class Inspector(pn.viewable.Viewer):
@@ -37,70 +47,137 @@ class Inspector(pn.viewable.Viewer):
 
     Args:
         runs: A run, a run directory, a folder of runs, or several of these.
-        params: `run`, `position` and `full`.
+        params: `run`, `filter`, `position`, `full` and `step`.
 
     Raises:
         UserError: `run` names no run that is there.
     """
 
     run: Any = param.Selector(default=None, objects=[], allow_None=True, doc="The run's name.")
+    filter = param.String(default="", doc="Which tasks are listed, such as `outcome:failure mug`.")
     position = param.Integer(default=None, allow_None=True, bounds=(0, None), doc="Place in the stream.")
     full = param.Boolean(default=False, label="show long texts whole", doc="Whether nothing is cut.")
+    step = param.Integer(default=None, allow_None=True, bounds=(0, None), doc="The step that is looked at.")
 
     def __init__(self, runs: str | Path | Run | Sequence[str | Path | Run] = "runs", **params: Any) -> None:
         super().__init__()
         self._where = [runs] if isinstance(runs, str | Path | Run) else list(runs)
         self._listed: dict[str, Listed] = {}
         self._index: EpisodeIndex | None = None
+        self._parts: tuple[filters.Part, ...] = ()
+        self._problem = ""
         self._filling = False
+        self._budget = float("inf")
+        self._location: Any = None
+        self._controls()
+        self._find()
+        if params.get("run") is not None and params["run"] not in self._listed:
+            raise UserError(self._unknown(params["run"]))
+        self.param.update(**({"run": next(iter(self._listed), None)} | params))
+        self.param.watch(self._changed, list(_SELECTION))
+        self._show(given=True)
+
+    def _controls(self) -> None:
+        def select(label: str, width: int) -> pn.widgets.Select:
+            return pn.widgets.Select(
+                label=label, options={f"any {label.lower()}": ""}, stylesheets=[_LIST], width=width
+            )
+
         self._run = pn.widgets.Select.from_param(
             self.param.run,
             label="Run",
             description=None,
             stylesheets=[_LIST],
-            min_width=260,
+            min_width=240,
             sizing_mode="stretch_width",
         )
-        self._task = pn.widgets.Select(
-            label="Task", stylesheets=[_LIST], min_width=300, sizing_mode="stretch_width"
+        self._line = pn.widgets.TextInput.from_param(
+            self.param.filter,
+            label="Filter",
+            description=None,
+            placeholder=filters.EXAMPLE,
+            min_width=240,
+            sizing_mode="stretch_width",
+            css_classes=["jm-filter"],
         )
-        self._previous = pn.widgets.Button(label="‹ Previous", align="end", width=100)
-        self._next = pn.widgets.Button(label="Next ›", align="end", width=100)
-        self._reload = pn.widgets.Button(label="Reload", align="end", width=80)
-        self._whole = pn.widgets.Checkbox.from_param(self.param.full, align="end", width=160)
-        self._head = pn.pane.HTML("", stylesheets=[STYLE], sizing_mode="stretch_width")
-        self._body = pn.pane.HTML("", stylesheets=[STYLE], sizing_mode="stretch_width")
-        self._task.param.watch(self._picked, "value")
+        self._short = {
+            "memory": select("Memory", 150),
+            "outcome": select("Outcome", 120),
+            "type": select("Type", 200),
+        }
+        for name, widget in self._short.items():
+            widget.param.watch(lambda event, name=name: self._narrow(name, event.new), "value")
+        self._previous = pn.widgets.Button(label="‹ Previous", width=95, margin=(2, 5))
+        self._next = pn.widgets.Button(label="Next ›", width=95, margin=(2, 5))
+        self._reload = pn.widgets.Button(label="Reload", width=75, margin=(2, 5))
+        self._help = pn.widgets.Button(label="Keys ?", width=75, margin=(2, 5))
+        self._whole = pn.widgets.Checkbox.from_param(self.param.full, width=160, align="center")
         self._previous.on_click(lambda _: self.move(-1))
         self._next.on_click(lambda _: self.move(1))
         self._reload.on_click(lambda _: self.reload())
-        self._find()
-        if params.get("run") is not None and params["run"] not in self._listed:
-            raise UserError(self._unknown(params["run"]))
-        self.param.update(**({"run": next(iter(self._listed), None)} | params))
-        self._show()
+        self._help.on_click(lambda _: self._do("keys"))
+        self._head, self._note, self._count, self._keys = (
+            pn.pane.HTML("", stylesheets=[STYLE], sizing_mode="stretch_width", margin=(0, 5))
+            for _ in range(4)
+        )
+        self._body = pn.pane.HTML("", stylesheets=[STYLE, _CHOSEN], sizing_mode="stretch_width")
+        self._note.visible = self._keys.visible = False
+        self._table = TaskTable()
+        self._browser = Browser(self._told)
 
     def __panel__(self) -> pn.viewable.Viewable:
-        choice = pn.Row(
-            self._run,
-            self._task,
+        narrow = pn.Row(self._run, *self._short.values(), self._line, sizing_mode="stretch_width")
+        go = pn.Row(
             self._previous,
             self._next,
+            pn.Row(self._count, align="center", sizing_mode="stretch_width"),
             self._whole,
             self._reload,
+            self._help,
             sizing_mode="stretch_width",
+            align="center",
         )
-        return pn.Column(self._head, choice, self._body, sizing_mode="stretch_width", margin=10)
+        return pn.Column(
+            self._head,
+            narrow,
+            self._note,
+            self._keys,
+            self._table.pane,
+            go,
+            self._body,
+            self._browser,
+            sizing_mode="stretch_width",
+            margin=10,
+            css_classes=["jm-view"],
+        )
 
-    def move(self, by: int) -> None:
-        """Go to the next task (1) or the previous one (-1); stays where there is none."""
-        places = [row.position for row in self._index.rows] if self._index is not None else []
-        here = -1 if self.position is None else self.position
-        beyond = (
-            [place for place in places if place > here] if by > 0 else [p for p in places if p < here][::-1]
-        )
-        if beyond:
-            self.position = beyond[0]
+    def move(self, by: int, outcome: str | None = None) -> None:
+        """Go to the next task of the list (1) or the previous one (-1); stays where there is none.
+
+        Args:
+            by: 1 or -1.
+            outcome: Pass over tasks that ended otherwise.
+        """
+        order = self._table.order
+        here = self._table.rank(self.position)
+        if here is None and not self._table.sorted:  # not in the list: from where it would be
+            after = [
+                i for i, place in enumerate(order) if place > (-1 if self.position is None else self.position)
+            ]
+            here = (after[0] if after else len(order)) - (1 if by > 0 else 0)
+        here = -1 if here is None else here
+        beyond = order[here + 1 :] if by > 0 else order[:here][::-1] if here > 0 else []
+        for place in beyond:
+            row = self._index.row(place) if self._index is not None else None
+            if row is not None and outcome in (None, row.outcome):
+                self.param.update(position=place, step=None)
+                return
+
+    def _step(self, by: int) -> None:
+        row = self._index.row(self.position) if self._index is not None else None
+        if row is not None and row.steps:
+            here = (-1 if by > 0 else row.steps) if self.step is None else self.step
+            self.step = min(max(here + by, 0), row.steps - 1)
 
     def reload(self) -> None:
         """Look for new runs and new episodes."""
@@ -111,39 +188,88 @@ class Inspector(pn.viewable.Viewer):
             self._show()
 
     def follow(self, location: Any) -> None:
-        """Take run and position from a URL, and keep them in it from now on.
+        """Take the selection from a URL, and keep it there from now on.
 
         Args:
             location: A `panel.io.location.Location`.
         """
-        asked = {name: values[-1] for name, values in parse_qs(location.search.lstrip("?")).items()}
+        self._budget = SLICE
+        self._location = location
+        self._browser.everywhere = True
+        self._ask(location.search)
+        pn.state.onload(self._read_on)
+
+    def _ask(self, search: str) -> None:
+        """Take the selection from a query."""
+        asked = {name: values[-1] for name, values in parse_qs(search.lstrip("?")).items()}
         problem = ""
-        chosen: dict[str, Any] = {}
+        # Without a place asked for, that run's own first: the one shown so far belongs to another run.
+        chosen: dict[str, Any] = {"full": asked.get("full") == "1", "step": None}
+        chosen["filter"] = asked.get("filter", "")[: 2 * filters.LONGEST]
         if (run := asked.get("run")) is not None:
-            # Without a place asked for, that run's own first: the one shown so far belongs to another run.
-            chosen = {"run": run if run in self._listed else None, "position": None}
+            chosen |= {"run": run if run in self._listed else None, "position": None}
             problem = "" if run in self._listed else self._unknown(run)
-        if (place := asked.get("position")) is not None:
-            if place.isascii() and place.isdigit() and len(place) < 10:
-                chosen["position"] = int(place)
-            else:
-                problem = f"position={clean_text(place, 40)} is no place in the stream; choose a task above"
-        self.param.update(**chosen)
+        for name in ("position", "step"):
+            if (place := asked.get(name)) is not None:
+                if place.isascii() and place.isdigit() and len(place) < 10:
+                    chosen[name] = int(place)
+                else:
+                    problem = f"{name}={clean_text(place, 40)} is no place in the stream; choose a task above"
+        with self._quietly():
+            before = self.run
+            self.param.update(**chosen)
+            self._index = self._index if self.run == before else None
+        self._show(given=True)
         if problem:
             self._body.object = note(problem)
-        self.param.watch(lambda *_: self._tell(location), ["run", "position"])
-        if not problem:
-            pn.state.onload(lambda: self._tell(location))  # before that, the browser's own URL wins
 
-    def _tell(self, location: Any) -> None:
-        kept = {n: v[-1] for n, v in parse_qs(location.search.lstrip("?")).items()}
-        mine = {"run": self.run, "position": self.position}
-        kept = {name: value for name, value in kept.items() if name not in mine}
-        location.search = "?" + urlencode(kept | {n: v for n, v in mine.items() if v is not None})
+    def _tell(self) -> None:
+        if self._location is None or self._filling:
+            return
+        kept = {
+            n: v[-1] for n, v in parse_qs(self._location.search.lstrip("?")).items() if n not in _SELECTION
+        }
+        mine = {"run": self.run, "filter": self.filter or None, "position": self.position}
+        mine |= {"full": 1 if self.full else None, "step": self.step}
+        told = kept | {name: value for name, value in mine.items() if value is not None}
+        self._browser.search = "?" + urlencode(told, errors="replace")
+
+    def _told(self, message: dict[str, Any]) -> None:
+        """Do what the browser asks for."""
+        if isinstance(message.get("do"), str):
+            self._do(message["do"])
+        elif type(place := message.get("open")) is int and self._index is not None and self._index.row(place):
+            self.param.update(position=place, step=None)
+        elif type(step := message.get("step")) is int and step >= 0:
+            self.step = step
+        elif isinstance(search := message.get("search"), str):
+            with self._quietly():
+                self._browser.search = search  # where the browser is already
+            self._ask(search)
+
+    def _do(self, what: str) -> None:
+        if what == "whole":
+            self.full = not self.full
+        elif what == "reload":
+            self.reload()
+        elif what in ("step on", "step back"):
+            self._step(1 if what == "step on" else -1)
+        elif what == "built":
+            self._table.turn()
+        elif what == "keys":
+            rows = "".join(
+                f"<tr><td><b>{escape(key)}</b></td><td>{escape(KEYS[key])}</td></tr>" for key in KEYS
+            )
+            self._keys.object = page(f'<div class="note"><table>{rows}</table></div>')
+            self._keys.visible = not self._keys.visible
+        elif what in ("next", "previous", "next failure", "previous failure"):
+            self.move(1 if what.startswith("next") else -1, "failure" if "failure" in what else None)
 
     def _unknown(self, run: str) -> str:
-        where = ", ".join(str(place.path if isinstance(place, Run) else place) for place in self._where)
-        return f"there is no run {clean_text(run, 200)!r} in {where}; choose one of those listed"
+        return f"there is no run {clean_text(run, 200)!r} in {self._places()}; choose one of those listed"
+
+    def _places(self) -> str:
+        return ", ".join(str(place.path if isinstance(place, Run) else place) for place in self._where)
 
     def _find(self) -> None:
         """Look which runs there are; the one chosen stays, though it may be gone."""
@@ -154,30 +280,84 @@ class Inspector(pn.viewable.Viewer):
         self._offer_runs()
 
     def _offer_runs(self) -> None:
+        """The runs that fit the filter, and the one that is chosen."""
+        try:
+            fitting = filters.choose_runs(self._parts, self._listed.values())
+        except UserError as error:
+            self._problem = self._problem or str(error)
+            fitting = list(self._listed.values())
+        fitting = [run for run in self._listed.values() if run in fitting or run.name == self.run]
         # A browser chooses the first option by itself where the value is none of the options.
         nothing = {"choose a run": None} if self.run is None else {}
-        runs = {f"{run.name} · {run.about}": run.name for run in self._listed.values()}
+        runs = {f"{run.name} · {run.about}": run.name for run in fitting}
         if list(self.param.run.objects) != [*nothing.values(), *runs.values()]:
             self.param.run.objects = nothing | runs
 
-    @param.depends("run", watch=True)
-    def _change_run(self) -> None:
-        self._index = None
-        self._offer_runs()
+    def _narrow(self, name: str, value: str) -> None:
+        if not self._filling:
+            try:
+                self.filter = filters.with_value(self.filter, name, value)
+            except UserError:
+                self.filter = filters.with_value("", name, value)
 
-    @param.depends("run", "position", "full", watch=True)
-    def _show(self) -> None:
-        """Show what is chosen, or the sentence that says why it cannot be shown."""
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        """Change widgets and parameters without being told of it."""
+        before, self._filling = self._filling, True
         try:
+            yield
+        finally:
+            self._filling = before
+
+    def _changed(self, *events: Any) -> None:
+        if self._filling:
+            return
+        changed = {event.name for event in events}
+        if "run" in changed:
+            self._index = None
+        self._show(given=not changed & {"run", "filter"})
+
+    def _show(self, given: bool = False) -> None:
+        """Show what is chosen, or the sentence that says why it cannot be shown.
+
+        Args:
+            given: Whether the position was asked for, and is kept though it may not be in the list.
+        """
+        rows: list[Row] = []
+        self._problem = ""
+        try:
+            self._parts = filters.parse(self.filter)
+        except UserError as error:
+            self._parts, self._problem = (), str(error)
+        try:
+            if not given:
+                self._fit_run()
             self._open()
             assert self._index is not None
-            if self.position is None and self._index.rows:
-                self.position = self._index.rows[0].position  # comes back here
-                return
-            self._body.object = self._episode(self._index)
+            rows = self._choose(self._index)
+            self._settle(rows, given)
+            body = self._episode(self._index)
         except UserError as error:
-            self._body.object = note(str(error))
-        self._fill()
+            body = note(str(error))
+        with self._quietly():
+            self._offer_runs()
+            self._fill(rows)
+        if body != self._body.object:
+            self._body.object = body
+            self._browser.param.update(step=self.step, shown=self._browser.shown + 1)
+        self._tell()
+
+    def _fit_run(self) -> None:
+        """Another run, if a filter on runs was asked for that this one doesn't fit."""
+        if not any(part.name == "memory" for part in self._parts):
+            return
+        try:
+            fitting = [run.name for run in filters.choose_runs(self._parts, self._listed.values())]
+        except UserError:
+            return  # said where runs are offered
+        if fitting and self.run not in fitting:
+            with self._quietly():
+                self.run, self._index = fitting[0], None
 
     def _open(self) -> None:
         if self.run is None:
@@ -185,15 +365,37 @@ class Inspector(pn.viewable.Viewer):
             raise UserError(self._nothing())
         if self._index is None:
             self._index = EpisodeIndex(Run(self._listed[self.run].path))
-        self._index.refresh()
+        try:
+            self._index.refresh(self._budget)
+        except UserError:
+            self._index = None
+            raise
 
     def _nothing(self) -> str:
-        where = ", ".join(str(place.path if isinstance(place, Run) else place) for place in self._where)
         if self._listed:
             return "choose a run above"
-        return f"there is no run in {where} yet; make some with `jitmem demo`, then press Reload"
+        return f"there is no run in {self._places()} yet; make some with `jitmem demo`, then press Reload"
+
+    def _choose(self, index: EpisodeIndex) -> list[Row]:
+        rows = index.rows
+        try:
+            return filters.choose(self._parts, rows)
+        except UserError as error:
+            self._problem = self._problem or str(error)
+            return rows
+
+    def _settle(self, rows: list[Row], given: bool) -> None:
+        """Choose a task where none was asked for, or the one shown so far is not among those listed."""
+        lost = self.position is not None and not given and all(row.position != self.position for row in rows)
+        if rows and (self.position is None or lost):
+            # The first with traces and a payload shows most of what there is to see.
+            best = max(rows, key=lambda row: (row.payload and row.traces > 0, row.payload, -row.position))
+            with self._quietly():
+                self.param.update(position=best.position, step=None)
 
     def _episode(self, index: EpisodeIndex) -> str:
+        if not index.whole and index.row(self.position) is None:
+            raise UserError(f"reading the run: {100 * index.share:.0f} % so far")
         if not index.rows:
             state = index.run.status().get("state", "new")
             broken = f", {index.unreadable:,} lines could not be read" if index.unreadable else ""
@@ -201,46 +403,60 @@ class Inspector(pn.viewable.Viewer):
                 f"this run has no finished episode yet (it is {state}{broken}); press Reload later"
             )
         if self.position is None:
-            raise UserError("choose a task above")
-        return episode_html(index.load(self.position), self.full)
+            raise UserError("no task fits the filter; change it above")
+        return episode_html(index.load(self.position), self.full, index.run, self.step)
 
-    def _fill(self) -> None:
-        """The head, and the list of tasks with the chosen one."""
-        rows = self._index.rows if self._index is not None else []
-        options: dict[str, int | None] = {
-            f"{row.position} {MARKS.get(row.outcome, '?')} {clean_text(row.description, 110)}": row.position
-            for row in rows
+    def _read_on(self) -> None:
+        """Read what is left of a large file, a slice at a time."""
+        if self._index is not None and not self._index.whole:
+            self._show(given=True)
+            if pn.state.curdoc is not None:
+                pn.state.curdoc.add_next_tick_callback(self._read_on)
+
+    def _fill(self, rows: list[Row]) -> None:
+        """The head, the widgets, and the list of tasks with the chosen one."""
+        index = self._index
+        self._table.fill(rows, self.position)
+        kinds = Counter(row.task_type for row in index.rows) if index is not None else Counter()
+        options = {
+            "memory": {run.memory: run.memory for run in self._listed.values() if run.memory},
+            "outcome": {name: name for name in filters.OUTCOMES},
+            "type": {f"{clean_text(k, 60)} ({n:,})": k for k, n in sorted(kinds.items())[:60] if k},
         }
-        here = self.position if self.position in options.values() else None
-        if here is None:
-            options = {"choose a task": None, **options}
-        self._filling = True
-        try:
-            self._task.param.update(options=options, value=here)
-        finally:
-            self._filling = False
-        places = [row.position for row in rows]
-        self._previous.disabled = not any(here is not None and place < here for place in places)
-        self._next.disabled = not any(here is None or place > here for place in places)
+        for name, widget in self._short.items():
+            asked = filters.value_of(self.filter, name)
+            offered = {f"any {name}": ""} | options[name]
+            if asked and asked not in offered.values():
+                offered[clean_text(asked, 60)] = asked
+            widget.param.update(options=offered, value=asked or "")
+            widget.visible = len(options[name]) > 1 or bool(asked)
+        rank = self._table.rank(self.position)
+        count = len(rows)
+        self._previous.disabled = rank == 0 or not count
+        self._next.disabled = not count or rank == count - 1
+        place = "" if rank is None else f"task {rank + 1:,} of {count:,}"
+        if index is not None and self._parts and count != len(index.rows):
+            place += f"{' that fit' if place else f'{count:,} tasks fit'}, {len(index.rows):,} in all"
+        self._count.object = page(f'<span class="facts" role="status">{place}</span>')
+        self._note.object = note(self._problem) if self._problem else ""
+        self._note.visible = bool(self._problem)
         self._head.object = page(f"<h2>JitMem Lab · inspect {self._summary()}</h2>")
 
     def _summary(self) -> str:
         index = self._index
         if index is None or not index.rows:
             return ""
-        wins, losses, errors = (index.count(outcome) for outcome in ("success", "failure", "error"))
+        wins, losses, errors = (index.count(outcome) for outcome in filters.OUTCOMES)
         facts = [f"{wins:,} of {wins + losses:,} tasks won"]
         facts += [f"{errors:,} ended as errors and are owed"] if errors else []
         facts += [f"{index.unreadable:,} lines could not be read"] if index.unreadable else []
+        facts += [] if index.whole else [f"{100 * index.share:.0f} % of the run read so far"]
         return f'<span class="facts">{escape(" · ".join(facts))}</span>'
-
-    def _picked(self, event: Any) -> None:
-        if not self._filling and event.new is not None:
-            self.position = event.new
 
 
 def inspect_page(runs: Sequence[str | Path | Run]) -> Inspector:
     """A fresh inspector for one visitor, with its selection in the URL and a light or dark page."""
+    pn.extension("tabulator")
     theme = pn.state.session_args.get("theme", [b""])[0].decode("ascii", "replace")
     scheme = {"dark": "dark", "light": "light", "default": "light"}.get(theme, "light dark")
     pn.config.raw_css = [*pn.config.raw_css, _THEME % scheme]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from .accounting import account
 from .records import Episode, content_hash
-from .statistics import Interval as Interval
 from .statistics import confusion, wilson
 
 if TYPE_CHECKING:
@@ -95,6 +94,7 @@ def summarise(run: Run) -> dict[str, Any]:
     rewards = [trajectory.reward for trajectory in played if trajectory.reward is not None]
     judged = confusion(episodes)
     spent = account(run).by_role()
+    spans = [(attempt.started, attempt.seconds) for attempt in run.iter_episodes()]
     scored = counts["success"] + counts["failure"]
     interval = wilson(counts["success"], scored)
     status = run.status()
@@ -126,8 +126,8 @@ def summarise(run: Run) -> dict[str, Any]:
         "calls": {role: u.calls for role, u in spent.items()},
         "cached_calls": {role: u.cached_calls for role, u in spent.items()},
         "model_seconds": round(sum(u.seconds for u in spent.values()), 3),
-        "episode_seconds": round(sum(attempt.seconds for attempt in run.iter_episodes()), 3),
-        "wall_seconds": wall_seconds(run),
+        "episode_seconds": round(sum(seconds for _, seconds in spans), 3),
+        "wall_seconds": _wall(spans),
     }
 
 
@@ -138,10 +138,11 @@ def model_name(run: Run) -> str | None:
     return request.get("model") or identity.get("model") or identity.get("name")
 
 
-def wall_seconds(run: Run) -> float | None:
+def _wall(spans: Sequence[tuple[float, float]]) -> float | None:
     """Seconds from the first episode's start to the last one's end, pauses between attempts included."""
-    spans = [(e.started, e.started + e.seconds) for e in run.iter_episodes()]
-    return round(max(end for _, end in spans) - min(start for start, _ in spans), 3) if spans else None
+    if not spans:
+        return None
+    return round(max(start + seconds for start, seconds in spans) - min(start for start, _ in spans), 3)
 
 
 COLUMNS = ("memory", "games", "won", "success rate", "95 % interval", "steps", "invalid", "errors", "wall s")

@@ -1,0 +1,84 @@
+"""A table of rows with keys, a page at a time; what is clicked is known by its key, however it is sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+import panel as pn
+
+PAGE = 10
+"""Rows of a page."""
+
+# Panel's theme is made for a light page.
+_LOOK = """
+.tabulator, .tabulator .tabulator-header, .tabulator .tabulator-header .tabulator-col,
+.tabulator .tabulator-row, .tabulator .tabulator-footer, .tabulator .tabulator-tableholder,
+.tabulator .tabulator-tableholder .tabulator-table {
+  background: transparent !important; color: var(--design-background-text-color, inherit) !important;
+  border-color: rgba(128,128,128,.32) !important; font: 13px/1.3 system-ui, sans-serif; }
+.tabulator .tabulator-row { cursor: pointer; border-bottom: 1px solid rgba(128,128,128,.32); }
+.tabulator .tabulator-row:hover { background: rgba(128,128,128,.12) !important; }
+.tabulator .tabulator-row.tabulator-selected { background: rgba(47,127,224,.22) !important; }
+.tabulator .tabulator-row .tabulator-cell { border-color: rgba(128,128,128,.2) !important; }
+.tabulator .tabulator-footer .tabulator-page { color: inherit !important; background: transparent !important;
+  border-color: rgba(128,128,128,.5) !important; }
+.tabulator .tabulator-footer .tabulator-page.active { font-weight: 700; text-decoration: underline; }
+"""
+
+
+class RowTable:
+    """Rows of a frame, known by the texts of its index.
+
+    Args:
+        picked: Takes the key of a row that was clicked.
+    """
+
+    def __init__(self, picked: Callable[[str], None]) -> None:
+        self._picked = picked
+        self._keys: list[str] = []
+        self.pane: Any = pn.widgets.Tabulator(
+            pd.DataFrame(),
+            pagination="remote",
+            page_size=PAGE,
+            show_index=False,
+            disabled=True,
+            selectable=False,
+            layout="fit_columns",
+            stylesheets=[_LOOK],
+            sizing_mode="stretch_width",
+        )
+        self.pane.on_click(lambda event: self._picked(self._keys[event.row]))
+
+    def fill(self, frame: pd.DataFrame, widths: Mapping[str, int]) -> None:
+        """Show other rows.
+
+        Args:
+            frame: The rows, with texts as cells and unique keys as index.
+            widths: Of columns, in pixels; the others share the rest.
+        """
+        self._keys = [str(key) for key in frame.index]
+        self.pane.visible = len(frame) > 0
+        self.pane.param.update(value=frame, widths=dict(widths), selection=[], page=1)
+
+    def keys(self) -> list[str]:
+        """The keys, in the order of the table."""
+        return [str(key) for key in self.pane.current_view.index] if self.pane.sorters else self._keys
+
+    def choose(self, key: str) -> None:
+        """Mark a row, and turn to its page."""
+        keys = self.keys()
+        if key in keys:
+            page = keys.index(key) // PAGE + 1
+            self.pane.param.update(selection=[self._keys.index(key)], page=page)
+        else:
+            self.pane.selection = []
+
+    def beside(self, key: str, by: int) -> str | None:
+        """The key before (-1) or behind (1) another one; of one that is not listed the first."""
+        keys = self.keys()
+        if key not in keys:
+            return keys[0] if keys else None
+        place = keys.index(key) + by
+        return keys[place] if 0 <= place < len(keys) else None

@@ -1,1 +1,1 @@
-"""Measurements that anyone can repeat: retrieval, stream, choice, payload."""
+"""Measurements that anyone can repeat: retrieval, stream, choice, payload, views."""

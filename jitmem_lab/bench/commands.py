@@ -160,3 +160,41 @@ def bench_env(benchmarks: str | None, episodes: int, as_json: bool) -> None:
         return run(chosen, episodes, progress=note)
 
     emit(as_json, work, lambda result: table(result["rows"], "no benchmarks", limit=100))
+
+
+@bench_group.command("views")
+@click.option(
+    "--episodes", type=click.IntRange(min=1), default=10_000, show_default=True, help="Of the long run."
+)
+@click.option(
+    "--gigabytes",
+    type=click.FloatRange(min=0.001),
+    default=1.0,
+    show_default=True,
+    help="Size of the large run's episodes.jsonl.",
+)
+@click.option(
+    "--observation",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    help="Megabytes of one observation.",
+)
+@click.option(
+    "--sessions", type=click.IntRange(min=0), default=200, show_default=True, help="Visits opened and closed."
+)
+@json_option
+def bench_views(episodes: int, gigabytes: float, observation: float, sessions: int, as_json: bool) -> None:
+    """The inspector in a real browser: first view, opening a task, long runs, memory of the server."""
+
+    def work() -> dict[str, Any]:
+        from .views import run
+
+        return run(episodes, gigabytes, observation, sessions, progress=note)
+
+    def show(result: dict[str, Any]) -> str:
+        from .views import render
+
+        return render(result)
+
+    emit(as_json, work, show)

@@ -45,6 +45,8 @@ _CHOSEN = """
 class Inspector(pn.viewable.Viewer):
     """Shows one episode of a run at a time: traces, payload and episode side by side.
 
+    A notebook needs `panel.extension("tabulator")` before. Keys count there while the view has the focus.
+
     Args:
         runs: A run, a run directory, a folder of runs, or several of these.
         params: `run`, `filter`, `position`, `full` and `step`.
@@ -69,6 +71,7 @@ class Inspector(pn.viewable.Viewer):
         self._filling = False
         self._budget = float("inf")
         self._location: Any = None
+        self._live = self._reading = False
         self._controls()
         self._find()
         if params.get("run") is not None and params["run"] not in self._listed:
@@ -197,7 +200,7 @@ class Inspector(pn.viewable.Viewer):
         self._location = location
         self._browser.everywhere = True
         self._ask(location.search)
-        pn.state.onload(self._read_on)
+        pn.state.onload(self._loaded)
 
     def _ask(self, search: str) -> None:
         """Take the selection from a query."""
@@ -346,6 +349,7 @@ class Inspector(pn.viewable.Viewer):
             self._body.object = body
             self._browser.param.update(step=self.step, shown=self._browser.shown + 1)
         self._tell()
+        self._go_on()
 
     def _fit_run(self) -> None:
         """Another run, if a filter on runs was asked for that this one doesn't fit."""
@@ -395,7 +399,7 @@ class Inspector(pn.viewable.Viewer):
 
     def _episode(self, index: EpisodeIndex) -> str:
         if not index.whole and index.row(self.position) is None:
-            raise UserError(f"reading the run: {100 * index.share:.0f} % so far")
+            raise UserError(_progress(index))
         if not index.rows:
             state = index.run.status().get("state", "new")
             broken = f", {index.unreadable:,} lines could not be read" if index.unreadable else ""
@@ -406,12 +410,39 @@ class Inspector(pn.viewable.Viewer):
             raise UserError("no task fits the filter; change it above")
         return episode_html(index.load(self.position), self.full, index.run, self.step)
 
+    def _loaded(self) -> None:
+        self._live = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Have the rest of a large file read, as soon as the browser has what there is."""
+        left = self._index is not None and not self._index.whole
+        if left and self._live and not self._reading and pn.state.curdoc is not None:
+            self._reading = True
+            pn.state.curdoc.add_next_tick_callback(self._read_on)
+
     def _read_on(self) -> None:
-        """Read what is left of a large file, a slice at a time."""
-        if self._index is not None and not self._index.whole:
+        """Read a slice more; what is shown changes once all is read, or the task that was asked for."""
+        self._reading = False
+        index = self._index
+        if index is None:
+            return
+        waiting = index.row(self.position) is None
+        try:
+            index.refresh(self._budget)
+        except UserError:
+            self._show(given=True)  # which says so
+            return
+        if index.whole or (waiting and index.row(self.position) is not None):
             self._show(given=True)
-            if pn.state.curdoc is not None:
-                pn.state.curdoc.add_next_tick_callback(self._read_on)
+        else:
+            self._tell_progress(index, waiting)
+        self._go_on()
+
+    def _tell_progress(self, index: EpisodeIndex, waiting: bool) -> None:
+        self._head.object = self._heading()
+        if waiting:
+            self._body.object = note(_progress(index))
 
     def _fill(self, rows: list[Row]) -> None:
         """The head, the widgets, and the list of tasks with the chosen one."""
@@ -440,7 +471,10 @@ class Inspector(pn.viewable.Viewer):
         self._count.object = page(f'<span class="facts" role="status">{place}</span>')
         self._note.object = note(self._problem) if self._problem else ""
         self._note.visible = bool(self._problem)
-        self._head.object = page(f"<h2>JitMem Lab · inspect {self._summary()}</h2>")
+        self._head.object = self._heading()
+
+    def _heading(self) -> str:
+        return page(f"<h2>JitMem Lab · inspect {self._summary()}</h2>")
 
     def _summary(self) -> str:
         index = self._index
@@ -452,6 +486,10 @@ class Inspector(pn.viewable.Viewer):
         facts += [f"{index.unreadable:,} lines could not be read"] if index.unreadable else []
         facts += [] if index.whole else [f"{100 * index.share:.0f} % of the run read so far"]
         return f'<span class="facts">{escape(" · ".join(facts))}</span>'
+
+
+def _progress(index: EpisodeIndex) -> str:
+    return f"reading the run: {100 * index.share:.0f} % so far"
 
 
 def inspect_page(runs: Sequence[str | Path | Run]) -> Inspector:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from jitmem_lab.bench import views as bench_views
+from jitmem_lab.bench.made_runs import make_run
 from jitmem_lab.cli import _run
 from jitmem_lab.errors import UserError
 from jitmem_lab.execution import Executor
@@ -389,6 +391,30 @@ def test_long_texts_are_cut_until_asked_for(run):
     assert "192,000 more characters" in inspector._body.object
     inspector.full = True
     assert "x" * 200_000 in inspector._body.object
+
+
+def test_made_up_runs_are_like_real_ones(tmp_path):
+    assert make_run(tmp_path / "a", 9, observation=5000) == 9
+    run = Run(tmp_path / "a")
+    index = EpisodeIndex(run)
+    index.refresh()
+    assert [index.load(i) for i in range(9)] == run.latest()
+    assert all(row == parse_line(row_line(index, row), row.offset) for row in index.rows)
+    assert {row.steps for row in index.rows} == {15}
+    size = 200_000
+    assert make_run(tmp_path / "b", size=size) > 2
+    assert 0.6 * size < (tmp_path / "b" / "episodes.jsonl").stat().st_size <= size
+
+
+def row_line(index, row) -> bytes:
+    return index.file.read_bytes()[row.offset : row.offset + row.length]
+
+
+def test_bench_says_what_is_missing(monkeypatch):
+    monkeypatch.setenv("JITMEM_CHROMIUM", "no-such-browser")
+    result = bench_views.run(episodes=20, gigabytes=0.001, observation=0.01, sessions=1)
+    assert len(result["rows"]) == 2
+    assert "in a browser" in bench_views.render(result)
 
 
 def test_views_load_no_model_code():

@@ -44,6 +44,10 @@ class ContinuingMemory(WrittenMemory):
         if form == "continue":
             self.sampling = self.sampling.model_copy(update={"stop": ("\n\n",)})
 
+    def settings(self) -> dict[str, Any]:
+        """Everything that changes what it recalls or remembers, the form included."""
+        return super().settings() | {"form": self.form}
+
     def prompts(self) -> tuple[str, ...]:
         """The prompts of the form."""
         return tuple(map(self._named, self.ASKED))

@@ -13,18 +13,19 @@ Shown: the rules as a numbered list, then k = 2 successes as solved examples.
 Costs: None, one or two calls of the writer after an episode, none before it; the task is embedded before each
     episode, and once for an attempt.
 Source: arXiv 2308.10144; github.com/LeapLabTHU/ExpeL (20 rules, sets of 8, 2 examples, all-mpnet-base-v2,
-    at most 4 operations an answer, temperature 0, no reranker by default). The JitMem authors have no port
+    at most 4 operations an answer, temperature 0, no reranker by default; a success is what the environment
+    says). The JitMem authors have no port
     of it. The variant `small` is for models of a few hundred million parameters: they add rules only.
-Chosen here: the published method gathers all attempts first, up to 4 a task, and contrasts those of one
-    task; a stream has one attempt a task, so a failure is contrasted once, with the attempt whose task is
-    most alike (the same task's, where there is one). Sets are the next 8 successes in order, not random
-    ones. Operations are applied in the order given, and their numbers mean the list as it was shown; one
-    that is malformed, names no rule of the list, repeats a rule, is the fifth, the second for a rule, or an
-    ADD to a full list is refused and noted (the published code lets the list run over and then takes 3 off
-    for a REMOVE, and finds a rule by its text alone). As published, a rule that is no finished sentence
-    counts as cut off, and an EDIT to the words of a rule that is there is an AGREE. An example longer than
-    `max_shot_tokens` is taken only if there are too few others, and loses its middle. For the task that a
-    rule's wording came from, it isn't shown.
+Chosen here: a success is what the judge says (`gate="environment"` is as published). The published method
+    gathers all attempts first, up to 4 a task, and contrasts those of one task; a stream has one attempt a
+    task, so a failure is contrasted once, with the attempt whose task is most alike (the same task's, where
+    there is one). Sets are the next 8 successes in order, not random ones. Operations are applied in the
+    order given, and their numbers mean the list as it was shown; one that is malformed, names no rule of the
+    list, repeats a rule, is the fifth, the second for a rule, or an ADD to a full list is refused and noted
+    (the published code lets the list run over and then takes 3 off for a REMOVE, and finds a rule by its text
+    alone). As published, a rule that is no finished sentence counts as cut off, and an EDIT to the words of a
+    rule that is there is an AGREE. An example longer than `max_shot_tokens` is taken only if there are too
+    few others, and loses its middle. For the task that a rule's wording came from, it isn't shown.
 """
 
 from __future__ import annotations

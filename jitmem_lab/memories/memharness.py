@@ -16,12 +16,13 @@ Source: arXiv 2607.28272; github.com/KnowledgeXLab/MemHarness, whose one model (
     tokens at 0.7. The variant `alfworld` is that of its ALFWorld run: no check for near-duplicates, since
     details matter there, and pruning below 0.3. The JitMem authors have no port of it. The variant `small`,
     for models of a few hundred million parameters, keeps trajectories and continues texts every 5 turns.
-Chosen here: the query is a call of its own and costs no turn (there it takes the place of an action); both
-    calls are recorded as `curator`, made while acting, so that the executor's own figures stay comparable.
-    One call rebuilds all three memories (there one call each). With nothing in memory nothing is asked. An
-    answer that rejects all gives no payload (there a sentence that says so). Pruned at each write (there
-    every 20 training steps), and an episode counts one use of a memory, however often it showed it. With
-    BM25 only equal texts are duplicates.
+Chosen here: a success is what the judge says (`gate="environment"` is as published, whose utilities and
+    rewards come from the environment). The query is a call of its own and costs no turn (there it takes the
+    place of an action); both calls are recorded as `curator`, made while acting, so that the executor's own
+    figures stay comparable. One call rebuilds all three memories (there one call each). With nothing in
+    memory nothing is asked. An answer that rejects all gives no payload (there a sentence that says so).
+    Pruned at each write (there every 20 training steps), and an episode counts one use of a memory, however
+    often it showed it. With BM25 only equal texts are duplicates.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ Source: arXiv 2508.06433, code zjunlp/MemP. Its defaults: 10 procedures out of 1
     the environment. There a use counts for the best of those shown only, and only that one is rewritten
     (`credit="first"`). The port is the WebShop runner of the repository in which JitMem was developed:
     script, vanilla, BM25 over whitespace tokens, top 1, shown from the second step on. Its agent samples at
-    temperature 0.7; that is taken for the writer too, whose own isn't public.
+    temperature 0.7; that is taken for the writer too, whose own isn't public. Its line above what it shows,
+    "past relevant guidelines", is left out: the executor's prompt has a heading of its own.
 Chosen here: In a round the picked numbers stand for the trajectory's own actions, so that a torn list of
     events costs nothing and no action is made up. The threshold is a cosine; the repository's number bounds
     a squared distance, which for vectors of length 1 is a cosine of 0.75 (min_score=0.75). How much passes
@@ -114,8 +115,8 @@ class ProcedureMemory(ContinuingMemory):
         return tuple(map(self._named, (*made, "memp_reflect") if self.update == "reflect" else made))
 
     def parameters(self) -> dict[str, Any]:
-        """Form, build, update, credit, threshold, capacity, and from when on it is shown."""
-        names = ("form", "build", "update", "credit", "min_score", "capacity", "from_step")
+        """Build, update, credit, threshold, capacity, and from when on it is shown."""
+        names = ("build", "update", "credit", "min_score", "capacity", "from_step")
         return {name: getattr(self, name) for name in names}
 
     def found_by(self, data: dict[str, Any]) -> str:

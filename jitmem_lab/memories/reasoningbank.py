@@ -11,7 +11,9 @@ Costs: One call of the writer after each episode; the task is embedded before it
 Source: arXiv 2509.25140; github.com/google-research/reasoning-bank (WebArena and SWE-bench). Extraction at
     temperature 1.0 as in the paper and its SWE-bench code (0.7 in its WebArena code). The variant `port` is
     that of the JitMem authors' harness: BM25 over words split at white space, k = 3, temperature 0.7, 1,024
-    tokens. The variant `small` is ours: a model of a few hundred million parameters continues a text.
+    tokens; its line above what it shows, "past relevant memories", is left out, since the executor's prompt
+    has a heading of its own. The variant `small` is ours: a model of a few hundred million parameters
+    continues a text.
 Chosen here: 1,024 tokens (none published); the record holds what the agent saw and did, not its thoughts; an
     item beyond the third, one that repeats another or the prompt, and one without content are left out and
     noted; an episode without a usable item gives no record; a lesson's source (success or failure) is not

@@ -5,7 +5,7 @@ Written: After each failure, by one model call that is shown the record and the 
     success writes nothing.
 Found: By the task's id, never by likeness. So a task recalls its own earlier attempts, which is the method;
     the parameter exclude_own has no meaning here. In a single pass over distinct tasks it recalls nothing: it
-    works in a stream in which tasks stand several times.
+    works in a stream in which tasks stand several times (`trials` of a run).
 Shown: The task's last k = 3 plans, oldest first.
 Costs: One call of the writer after a failure, none before an episode.
 Source: arXiv 2303.11366; github.com/noahshinn/reflexion (alfworld_runs). Temperature 0, 256 tokens, the last

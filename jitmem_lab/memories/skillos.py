@@ -16,14 +16,15 @@ Source: arXiv 2605.06614 (Google, UIUC, MIT; no official code). SkillOS-base is 
     SkillOS is the trained one: pass its checkpoint as `model` (`curator_model` of a run). It was trained with
     the calls new_skill_insert, skill_update and skill_delete, whose names are understood as well. Published:
     top 5, temperature 1.0 and 4,096 new tokens (of training; those of evaluation are not). The port, in the
-    repository in which JitMem was developed, takes the top 3 and samples at temperature 0.7.
+    repository in which JitMem was developed, takes the top 3 over title and description, and samples at
+    temperature 0.7.
 Chosen here: Calls as text by default, since a model without tool calls can write them too; `calls="tools"`
     offers them as tools. The curator sees the skills that its task finds when it is asked, not when the task
     began, so that in a batch it doesn't insert again what a neighbour just inserted. A skill's front matter
     takes the name of the call. Content is refused beyond 8,000 characters, so that five skills fit a prompt.
-    A skill that an episode of the very task edited counts as its own, whoever inserted it. Which fields BM25
-    compares is not published (the port takes name and whole content). A small model (`form="continue"`,
-    variant `small`) writes no calls: after a success it goes on with one skill, which is inserted.
+    A skill that an episode of the very task edited counts as its own, whoever inserted it. A small model
+    (`form="continue"`, variant `small`) writes no calls: after a success it goes on with one skill, which is
+    inserted.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class SkillMemory(ContinuingMemory):
 
     def parameters(self) -> dict[str, Any]:
         """How the curator edits."""
-        return {"calls": self.calls, "form": self.form}
+        return {"calls": self.calls}
 
     def found_by(self, data: dict[str, Any]) -> str:
         """Name and description."""

@@ -60,7 +60,9 @@ class WrittenMemory:
         k: Records shown.
         retrieval: How they are found.
         embedder: For `retrieval="dense"`.
-        gate: Who says whether an episode was a success. `judge` is what the published systems do.
+        gate: Who says whether an episode was a success. Published are a model's verdict (`judge`) and, with
+            MemP, Reflexion, ExpeL and MemHarness, the environment's word; each system's page says which it
+            takes.
         exclude_own: Nothing written after an episode of the very task is shown for it.
         trace_format: How a trajectory is written into the writer's prompt.
         max_tokens, temperature, thinking: Sampling of the writer; its answers are never allowed more than
@@ -190,7 +192,7 @@ class WrittenMemory:
         return shown.model_copy(
             update={
                 "query": shown.query or task.retrieval_key,
-                "bank_size": snapshot,
+                "bank_size": len(items),
                 "self_excluded": len(own),
             }
         )

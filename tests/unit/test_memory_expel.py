@@ -11,6 +11,7 @@ from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.evaluation import EvalConfig, make_memory
 from jitmem_lab.memories import load_memory
 from jitmem_lab.memories.rules import Rule, changes, operate
+from jitmem_lab.prompts import load_prompt
 from jitmem_lab.records import Step
 from jitmem_lab.session import Session
 
@@ -165,6 +166,13 @@ class Script:
     def __call__(self, text: str) -> str:
         self.prompts.append(text)
         return f"ADD: Rule number {len(self.prompts)}."
+
+
+@pytest.mark.parametrize("prompt", ["expel_contrast", "expel_successes"])
+def test_prompts_begin_with_what_stays_the_same_longest(prompt: str) -> None:
+    """So that a server's prefix cache can reuse the list of rules from one call to the next."""
+    text = load_prompt(prompt).text
+    assert text.index("{rules}") < text.index("{full}") < text.index("{records}")
 
 
 def opened(script: Any = None, folder: Path | None = None, **options: Any) -> Any:

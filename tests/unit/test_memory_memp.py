@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from jitmem_lab import evaluation
 from jitmem_lab.benchmarks.base import Observation
 from jitmem_lab.errors import UserError
 from jitmem_lab.evaluation import EvalConfig, make_memory
@@ -408,19 +407,21 @@ def test_the_published_defaults() -> None:
     assert list(round_.settings()["prompts"]) == ["memp_events", "memp_critical", "memp_reflect"]
 
 
-def test_the_ports_retrieval_needs_no_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ports_retrieval_needs_no_embedder() -> None:
     loaded = []
 
     def load(spec: str) -> WordEmbedder:
         loaded.append(spec)
         return WordEmbedder()
 
-    monkeypatch.setattr(evaluation, "load_embedder", load)
     for variant, how in ((None, "dense"), ("port", "bm25")):
-        config = EvalConfig.make(memory="memp", variant=variant)
-        memory = make_memory(config, lambda spec: RuleModel(), ButtonBenchmark())
-        assert memory.settings()["retrieval"]["how"] == how
-    assert loaded == ["wordllama"]
+        for preset in ("small", "paper"):
+            config = EvalConfig.make(memory="memp", variant=variant, preset=preset)
+            settings = make_memory(config, lambda spec: RuleModel(), ButtonBenchmark(), load).settings()
+            assert (settings["retrieval"]["how"], settings["gate"]) == (how, "environment")
+            if variant == "port":
+                assert settings["sampling"]["temperature"] == 0.7
+    assert loaded == ["wordllama"] * 2
 
 
 # What every system keeps

@@ -160,10 +160,16 @@ def test_published_values_are_the_defaults_and_the_port_is_a_variant() -> None:
 
 
 def test_a_run_can_ask_for_the_port() -> None:
-    config = EvalConfig.make(memory="reasoningbank", variant="port", benchmark="alfworld")
-    memory = make_memory(config, lambda spec: RuleModel(spec), ButtonBenchmark())
-    assert memory.settings()["retrieval"]["how"] == "bm25"
-    assert memory.settings()["gate"] == config.gate
+    def writer(spec: str) -> RuleModel:
+        model = RuleModel(spec)
+        model.context = 32_768
+        return model
+
+    for preset, gate in (("small", "environment"), ("paper", "judge")):
+        config = EvalConfig.make(memory="reasoningbank", variant="port", preset=preset, model="replay:x")
+        settings = make_memory(config, writer, ButtonBenchmark()).settings()
+        assert (settings["retrieval"]["how"], settings["gate"]) == ("bm25", gate)
+        assert (settings["sampling"]["temperature"], settings["sampling"]["max_tokens"]) == (0.7, 1024)
 
 
 @pytest.mark.parametrize(

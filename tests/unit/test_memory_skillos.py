@@ -259,7 +259,7 @@ def test_the_most_relevant_skills_by_name_and_description() -> None:
         assert {trace.description for trace in recall.traces[:3]} <= {"panel", "room", "button"}
         assert recall.payload == "\n\n".join(trace.text for trace in recall.traces)
         assert recall.payload.startswith("---\nname: ")
-        assert (recall.query, recall.bank_size) == (TASKS[1].description, 1)
+        assert (recall.query, recall.bank_size) == (TASKS[1].description, len(kinds))
 
 
 def test_nothing_of_the_own_task_is_shown_whoever_inserted_it() -> None:
@@ -411,7 +411,8 @@ def test_the_published_defaults_and_the_ports() -> None:
     assert (settings["k"], settings["gate"], settings["calls"]) == (5, "judge", "text")
     assert (settings["sampling"]["temperature"], settings["sampling"]["max_tokens"]) == (1.0, 4096)
     port = load_memory("skillos", model=ToolModel(), variant="port").settings()
-    assert (port["k"], port["sampling"]["temperature"]) == (3, 0.7)
+    assert (port["k"], port["gate"], port["sampling"]["temperature"]) == (3, "judge", 0.7)
+    assert port["sampling"]["max_tokens"] == 4096
     small = load_memory("skillos", model=ToolModel(), variant="small").settings()
     assert (small["k"], small["trace_format"], list(small["prompts"])) == (
         3,

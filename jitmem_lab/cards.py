@@ -52,6 +52,10 @@ def card(run: Run) -> Card:
     title = f"{bench.get('name')} {bench.get('split')} · memory {memory.get('name')}"
     request = run.config.get("request") or {}
     said = cautions(run.settings, run.config.get("told_with") or {})
+    said += [
+        f"write {one['write']} of memory was taken back by hand after {one['episodes']} episodes"
+        for one in run.undone()
+    ]
     owed = run.status().get("owed", 0)
     if owed:
         said.append(f"{owed} episodes are owed: run it again to play what is missing")

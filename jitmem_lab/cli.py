@@ -13,8 +13,9 @@ from . import __version__
 from .bench.commands import bench_group
 from .benchmarks.commands import check_group, floors_command
 from .errors import UserError
+from .item_commands import items_command
 from .sweep_commands import sweep_command
-from .terminal import EXIT_CODES, Seconds, emit, exit_code, facts, json_option, table
+from .terminal import EXIT_CODES, Seconds, emit, exit_code, facts, json_option, run_path, table
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -132,13 +133,7 @@ def runs_show(run: Path, as_json: bool) -> None:
     """Show outcomes, success rate, steps and tokens of RUN."""
     from .runs import open_run
 
-    emit(as_json, lambda: open_run(_where(run)).summary(), facts)
-
-
-def _where(run: Path) -> Path:
-    """The run's path: as given, or below `runs`, where runs go by default."""
-    inside = Path("runs") / run
-    return inside if not run.exists() and inside.is_dir() else run
+    emit(as_json, lambda: open_run(run_path(run)).summary(), facts)
 
 
 @runs_group.command("diff")
@@ -151,7 +146,7 @@ def runs_diff(a: Path, b: Path, as_json: bool) -> None:
 
     emit(
         as_json,
-        lambda: {"rows": diff(_where(a), _where(b))},
+        lambda: {"rows": diff(run_path(a), run_path(b))},
         lambda r: table(r["rows"], "the runs do not differ"),
     )
 
@@ -239,10 +234,10 @@ def serve_command(runs: tuple[Path, ...], port: int, address: str, token: str | 
     """Serve the dashboards of RUNS, run directories or folders of them (default: runs)."""
     from .serve import main as serve
 
-    return serve([str(_where(run)) for run in runs], port, address, token, show)
+    return serve([str(run_path(run)) for run in runs], port, address, token, show)
 
 
-for _command in (sweep_command, bench_group, floors_command, check_group):
+for _command in (items_command, sweep_command, bench_group, floors_command, check_group):
     cli.add_command(_command)
 
 

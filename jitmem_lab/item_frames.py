@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
+from .files import append_line
 from .memories.items import ItemStore, Past
+from .records import to_json
 from .render import escape
+from .runs import RunLock
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +53,12 @@ def history_frame(run: Run) -> pd.DataFrame:
     """
     import pandas as pd
 
+    rows = [tuple(row.values()) for row in history_rows(run)]
+    return pd.DataFrame(rows, columns=list(HISTORY)).astype({"position": "Int64", "item": "Int64"})
+
+
+def history_rows(run: Run) -> list[dict[str, Any]]:
+    """`history_frame` as plain rows."""
     with _opened(run) as (store, _):
         writes, changes = store.writes(), store.history()
     places = _positions(run)
@@ -59,7 +69,7 @@ def history_frame(run: Run) -> pd.DataFrame:
     for number, key, note in writes:
         parts = [(p.op, p.kind, p.item, p.before, p.after) for p in done.get(number, [])] or [_NO_CHANGE]
         rows += [(number, key, places.get(key), *part, note) for part in parts]
-    return pd.DataFrame(rows, columns=list(HISTORY)).astype({"position": "Int64", "item": "Int64"})
+    return [dict(zip(HISTORY, row, strict=True)) for row in rows]
 
 
 def memory_frame(run: Run, at: int | None = None) -> pd.DataFrame:
@@ -73,16 +83,52 @@ def memory_frame(run: Run, at: int | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
+    rows = [
+        {name: row[name] for name in _COLUMNS}
+        | {f"data.{name}": value for name, value in row["data"].items()}
+        for row in memory_rows(run, at)
+    ]
+    return pd.DataFrame(rows, columns=None if rows else list(_COLUMNS)).astype({"position": "Int64"})
+
+
+def memory_rows(run: Run, at: int | None = None) -> list[dict[str, Any]]:
+    """`memory_frame` as plain rows, an item's fields together in `data`."""
     with _opened(run, at) as (store, at):
         items, writes = store.items(at=at), store.writes()
     places = _positions(run)
     keys = {number: key for number, key, _ in writes}
-    rows = [
+    return [
         dict(zip(_COLUMNS, (i.id, i.kind, i.born, i.changed, places.get(keys[i.changed])), strict=True))
-        | {f"data.{name}": value for name, value in i.data.items()}
+        | {"data": i.data}
         for i in items
     ]
-    return pd.DataFrame(rows, columns=None if rows else list(_COLUMNS)).astype({"position": "Int64"})
+
+
+def undo_write(run: Run, write: int) -> int:
+    """Take back one write of a run's memory by a new one that does the opposite, and record that in the run.
+
+    Both stay in the history, and the new one can be taken back in its turn. Episodes that were played stay as
+    they were; those played after it, when the run goes on, see memory without the write.
+
+    Returns:
+        The number of the new write.
+
+    Raises:
+        UserError: The run's memory writes no items or has no such write, a later write changed one of its
+            items again, or a process writes the run just now.
+    """
+    with _opened(run):  # a store of items is there; opened for writing, one would be made
+        pass
+    lock = RunLock(run.path)
+    lock.acquire()
+    try:
+        with contextlib.closing(ItemStore(run.path / "bank.sqlite")) as store:
+            number = store.undo(write)
+        undone = {"write": write, "by": number, "episodes": len(run.latest())}
+        append_line(run.path / "attempts.jsonl", to_json({"time": time.time(), "undone": undone}))
+    finally:
+        lock.release()
+    return number
 
 
 def memory_html(run: Run, at: int | None = None) -> str:

@@ -190,6 +190,27 @@ class Run:
 
         return history_frame(self)
 
+    def memory(self, at: int | None = None) -> pd.DataFrame:
+        """The items of a write-time memory after write `at` (None: now), see `item_frames.memory_frame`."""
+        from .item_frames import memory_frame
+
+        return memory_frame(self, at)
+
+    def undo_write(self, write: int) -> int:
+        """Take back one write of a write-time memory, see `item_frames.undo_write`."""
+        from .item_frames import undo_write
+
+        return undo_write(self, write)
+
+    def undone(self) -> list[dict[str, int]]:
+        """The writes of memory that were taken back by hand: `write`, `by` which write, after `episodes`."""
+        found = []
+        for line in read_lines(self.path / "attempts.jsonl"):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                part = json.loads(line)["undone"]
+                found.append({name: int(part[name]) for name in ("write", "by", "episodes")})
+        return found
+
     def provenances(self) -> list[dict[str, Any]]:
         """Where each attempt came from, as long as it differed from the one before."""
         found = [self.config.get("provenance") or {}]

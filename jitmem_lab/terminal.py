@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import click
@@ -108,6 +109,12 @@ def table(rows: Sequence[dict[str, Any]], empty: str, limit: int = 60) -> str:
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines
     )
     return "\n".join(line.rstrip() for line in padded)
+
+
+def run_path(run: Path) -> Path:
+    """A run's path: as given, or below `runs`, where runs go by default."""
+    inside = Path("runs") / run
+    return inside if not run.exists() and inside.is_dir() else run
 
 
 def note(line: str) -> None:

@@ -22,6 +22,9 @@ class FakeRun:
     def status(self) -> dict[str, Any]:
         return {"owed": self.owed}
 
+    def undone(self) -> list[dict[str, int]]:
+        return []
+
 
 @pytest.mark.parametrize(
     ("settings", "says"),

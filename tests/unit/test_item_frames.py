@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
+from jitmem_lab import cli
 from jitmem_lab.errors import UserError
 from jitmem_lab.item_frames import HISTORY, memory_frame, memory_html
 from jitmem_lab.memories.items import Change, ItemStore
-from jitmem_lab.runs import Run
+from jitmem_lab.runs import Run, RunLock
 
 from . import writing
 from .writing import WordEmbedder
@@ -68,6 +70,64 @@ def test_edits_by_hand_are_seen_beside_the_episodes(run: Run) -> None:
     assert memory_frame(run, at=8).iloc[0]["data.query"] == "mine"
     assert "mine" in memory_html(run, at=8)
     assert "update, hand" in memory_html(run)
+
+
+def test_a_write_is_taken_back_by_a_command_and_the_run_tells_of_it(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(*args: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["items", str(run.path), *args])
+        return (int(stop.value.code or 0), *capsys.readouterr())
+
+    code, out, _ = command()
+    assert code == 0
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [[str(n), "record"] for n in (1, 2, 3)]
+    before = run.card().cautions
+    code, out, _ = command("--undo", "4", "--json")
+    shown = json.loads(out)
+    assert (code, shown["undone"], shown["by"]) == (0, 4, 8)
+    assert [row["item"] for row in shown["rows"]] == [1, 3] == list(run.memory()["item"])
+    assert [row["item"] for row in json.loads(command("--at", "7", "--json")[1])["rows"]] == [1, 2, 3]
+    assert run.undone() == [{"write": 4, "by": 8, "episodes": 7}]
+    told = [said for said in run.card().cautions if said not in before]
+    assert told == ["write 4 of memory was taken back by hand after 7 episodes"]
+    assert "delete" in command("--history")[1].splitlines()[-1]
+    assert len(run.provenances()) == 1
+    assert run.undo_write(8) == 9
+    assert list(run.memory()["item"]) == [1, 2, 3]
+    again = writing.streamed(run.path, "reasoningbank", answer, 2, n=7, embedder=WordEmbedder())
+    assert len(again.latest()) == 7
+    assert [one["write"] for one in again.undone()] == [4, 8]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--undo", "99"], "there is no write 99; there are 1 to 7"),
+        (["--at", "99"], "has writes 0"),
+        (["--at", "1", "--undo", "1"], "give one of"),
+        (["--undo", "0"], "0 is not in the range"),
+    ],
+)
+def test_a_write_that_cannot_be_taken_back_leaves_the_run_as_it_is(
+    run: Run, args: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["items", str(run.path), *args])
+    assert stop.value.code == 2
+    assert says in capsys.readouterr().err
+    assert run.undone() == []
+    assert len(run.items()) == 7
+
+
+def test_nothing_is_taken_back_while_the_run_is_written(run: Run) -> None:
+    lock = RunLock(run.path)
+    lock.acquire()
+    with pytest.raises(UserError, match="another process is writing"):
+        run.undo_write(4)
+    lock.release()
+    assert len(run.items()) == 7
 
 
 def test_the_items_that_stand(run: Run) -> None:
@@ -167,3 +227,8 @@ def test_a_run_without_items_says_so(tmp_path: Path) -> None:
             run.items()
         with pytest.raises(UserError, match=says):
             memory_html(run)
+        bank = run.path / "bank.sqlite"
+        content = bank.read_bytes() if bank.exists() else None
+        with pytest.raises(UserError, match=says):
+            run.undo_write(1)
+        assert (bank.read_bytes() if bank.exists() else None) == content

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from .errors import UserError
 
 SHORTEST_TOKEN = 8
 """Characters that a token must have."""
+PAGES = ("inspect", "compare", "bank", "judge", "live")
+"""The dashboards, in the order of the bar on top; each is `views.NAME.NAME_page(runs)`."""
+SESSIONS = {
+    "unused_session_lifetime_milliseconds": 15_000,
+    "check_unused_sessions_milliseconds": 5_000,
+    "keep_alive_milliseconds": 30_000,
+}
+"""How soon the server lets go of a page that was closed, and how it notices."""
 
 
 def main(
@@ -43,35 +53,49 @@ def main(
     try:
         import panel as pn
 
-        from .views.inspect import inspect_page
+        from .views import navigation  # noqa: F401
     except ImportError as error:
         raise UserError(
             f"the dashboards need packages that are missing ({error}); pip install 'jitmem-lab[lab]'"
         ) from None
     port = find_port(address, port)
     shown = list(runs) or ["runs"]
-
-    def inspect() -> pn.viewable.Viewer:  # Panel serves plain functions only
-        return inspect_page(shown)
-
     server = pn.serve(
-        {"inspect": inspect},
+        {name: served(name, shown) for name in PAGES},
         port=port,
         address=address,
         websocket_origin=origins(address, port),
-        title={"inspect": "JitMem Lab · inspect"},
+        title={name: f"JitMem Lab · {name}" for name in PAGES},
         basic_auth=token,
         login_template=str(Path(__file__).parent / "views" / "login.html"),
         cookie_secret=secrets.token_hex(32) if token else None,
         start=False,
         show=show,
         verbose=False,
+        index=str(Path(__file__).parent / "views" / "root.html"),
+        **SESSIONS,
     )
     print(f"Dashboards at {url(address, port)}/inspect (Ctrl-C ends them)", flush=True)
     server.start()
     server.io_loop.start()
     server.stop()
     return 0
+
+
+def served(name: str, runs: Sequence[str | Path]) -> Callable[[], Any]:
+    """What makes a dashboard for each visitor; Panel serves plain functions only."""
+
+    def page() -> Any:
+        import panel as pn
+
+        from .views.navigation import Navigation
+
+        module = importlib.import_module(f"jitmem_lab.views.{name}")
+        view = getattr(module, f"{name}_page")(list(runs))
+        bar = Navigation(name, PAGES, pn.state.location)
+        return pn.Column(bar, view, sizing_mode="stretch_width", margin=0)
+
+    return page
 
 
 def is_loopback(address: str) -> bool:

@@ -1,0 +1,83 @@
+"""Plotly panes whose words and lines are readable on a light page and on a dark one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import panel as pn
+
+POINTS = 400
+"""Points of one line that are drawn."""
+LINE, FILL = "#3b82c4", "rgba(59,130,196,.2)"
+
+# The labels' colours stand in the drawing itself; only the page knows which theme is on.
+_STYLE = """
+.xtick text, .ytick text, .infolayer text { fill: light-dark(#1d2126, #e4e7eb) !important; }
+"""
+
+
+def line_pane() -> pn.pane.Plotly:
+    """An empty pane for a figure."""
+    return pn.pane.Plotly(
+        None,
+        config={"displayModeBar": False, "responsive": True},
+        stylesheets=[_STYLE],
+        height=300,
+        sizing_mode="stretch_width",
+        max_width=1100,
+    )
+
+
+def thin(count: int) -> list[int]:
+    """Places of at most `POINTS` of so many points, the first and the last among them."""
+    if count <= POINTS:
+        return list(range(count))
+    step = (count - 1) / (POINTS - 1)
+    return sorted({round(i * step) for i in range(POINTS)})
+
+
+def line_figure(
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    across: str,
+    up: str,
+    low: Sequence[float] | None = None,
+    high: Sequence[float] | None = None,
+    shares: bool = False,
+) -> Any:
+    """One line, with a band where there is one.
+
+    Args:
+        x: Places, ascending.
+        y: Values.
+        across: Name of the horizontal axis.
+        up: Name of the vertical one.
+        low: Lower edge of the band.
+        high: Upper edge.
+        shares: Whether the values are shares, shown in percent from 0 to 100.
+    """
+    import plotly.graph_objects as go
+
+    at, scale = thin(len(x)), 100 if shares else 1
+    figure, places = go.Figure(), [x[i] for i in at]
+    if low is not None and high is not None:
+        edge = [scale * high[i] for i in at] + [scale * low[i] for i in reversed(at)]
+        band = {"fill": "toself", "fillcolor": FILL, "line_width": 0, "hoverinfo": "skip", "mode": "lines"}
+        figure.add_scatter(x=places + places[::-1], y=edge, showlegend=False, **band)
+    marks = "lines+markers" if len(at) < 30 else "lines"
+    figure.add_scatter(x=places, y=[scale * y[i] for i in at], mode=marks, line_color=LINE, showlegend=False)
+    steps = {"dtick": 1} if x and x[-1] - x[0] < 12 else {}  # no tick between two episodes
+    grid = {"gridcolor": "rgba(128,128,128,.25)", "zerolinecolor": "rgba(128,128,128,.4)"}
+    figure.update_layout(
+        xaxis={"title": across, "tickformat": ",d", **steps, **grid},
+        yaxis={"title": up, "rangemode": "tozero", "tickformat": ",", **grid}
+        | ({"range": [0, 100]} if shares else {}),
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        margin={"l": 60, "r": 20, "t": 10, "b": 45},
+        height=300,
+        hovermode="x",
+    )
+    return figure

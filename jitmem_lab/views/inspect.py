@@ -49,6 +49,7 @@ class Inspector(pn.viewable.Viewer):
 
     Args:
         runs: A run, a run directory, a folder of runs, or several of these.
+        location: A `panel.io.location.Location` to `follow` from the beginning.
         params: `run`, `filter`, `position`, `full` and `step`.
 
     Raises:
@@ -61,7 +62,12 @@ class Inspector(pn.viewable.Viewer):
     full = param.Boolean(default=False, label="show long texts whole", doc="Whether nothing is cut.")
     step = param.Integer(default=None, allow_None=True, bounds=(0, None), doc="The step that is looked at.")
 
-    def __init__(self, runs: str | Path | Run | Sequence[str | Path | Run] = "runs", **params: Any) -> None:
+    def __init__(
+        self,
+        runs: str | Path | Run | Sequence[str | Path | Run] = "runs",
+        location: Any = None,
+        **params: Any,
+    ) -> None:
         super().__init__()
         self._where = [runs] if isinstance(runs, str | Path | Run) else list(runs)
         self._listed: dict[str, Listed] = {}
@@ -78,7 +84,10 @@ class Inspector(pn.viewable.Viewer):
             raise UserError(self._unknown(params["run"]))
         self.param.update(**({"run": next(iter(self._listed), None)} | params))
         self.param.watch(self._changed, list(_SELECTION))
-        self._show(given=True)
+        if location is None:
+            self._show(given=True)
+        else:
+            self.follow(location)
 
     def _controls(self) -> None:
         def select(label: str, width: int) -> pn.widgets.Select:
@@ -498,7 +507,4 @@ def inspect_page(runs: Sequence[str | Path | Run]) -> Inspector:
     theme = pn.state.session_args.get("theme", [b""])[0].decode("ascii", "replace")
     scheme = {"dark": "dark", "light": "light", "default": "light"}.get(theme, "light dark")
     pn.config.raw_css = [*pn.config.raw_css, _THEME % scheme]
-    inspector = Inspector(runs)
-    if pn.state.location is not None:
-        inspector.follow(pn.state.location)
-    return inspector
+    return Inspector(runs, pn.state.location)

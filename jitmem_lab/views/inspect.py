@@ -17,7 +17,7 @@ from ..render import clean_text, escape
 from ..runs import Run
 from . import filters
 from .columns import STYLE, episode_html, note, page
-from .keys import KEYS, Browser
+from .keys import Browser, keys_html
 from .reading import EpisodeIndex, Listed, Row, find_runs
 from .task_table import TaskTable
 
@@ -269,10 +269,7 @@ class Inspector(pn.viewable.Viewer):
         elif what == "built":
             self._table.turn()
         elif what == "keys":
-            rows = "".join(
-                f"<tr><td><b>{escape(key)}</b></td><td>{escape(KEYS[key])}</td></tr>" for key in KEYS
-            )
-            self._keys.object = page(f'<div class="note"><table>{rows}</table></div>')
+            self._keys.object = keys_html()
             self._keys.visible = not self._keys.visible
         elif what in ("next", "previous", "next failure", "previous failure"):
             self.move(1 if what.startswith("next") else -1, "failure" if "failure" in what else None)
@@ -483,18 +480,8 @@ class Inspector(pn.viewable.Viewer):
         self._head.object = self._heading()
 
     def _heading(self) -> str:
-        return page(f"<h2>JitMem Lab · inspect {self._summary()}</h2>")
-
-    def _summary(self) -> str:
-        index = self._index
-        if index is None or not index.rows:
-            return ""
-        wins, losses, errors = (index.count(outcome) for outcome in filters.OUTCOMES)
-        facts = [f"{wins:,} of {wins + losses:,} tasks won"]
-        facts += [f"{errors:,} ended as errors and are owed"] if errors else []
-        facts += [f"{index.unreadable:,} lines could not be read"] if index.unreadable else []
-        facts += [] if index.whole else [f"{100 * index.share:.0f} % of the run read so far"]
-        return f'<span class="facts">{escape(" · ".join(facts))}</span>'
+        said = "" if self._index is None else " · ".join(self._index.facts())
+        return page(f'<h2>JitMem Lab · inspect <span class="facts">{escape(said)}</span></h2>')
 
 
 def _progress(index: EpisodeIndex) -> str:

@@ -8,6 +8,9 @@ from typing import Any, ClassVar
 import panel as pn
 import param
 
+from ..render import escape
+from .style import page
+
 KEYS = {
     "n, j or →": "next task of the list",
     "p, k or ←": "previous task of the list",
@@ -171,6 +174,14 @@ export function render({model, el}) {
   return document.createElement("div")
 }
 """
+
+
+def keys_html() -> str:
+    """The keys as a table."""
+    rows = "".join(
+        f"<tr><td><b>{escape(key)}</b></td><td>{escape(does)}</td></tr>" for key, does in KEYS.items()
+    )
+    return page(f'<div class="note"><table>{rows}</table></div>')
 
 
 class Browser(pn.custom.JSComponent):

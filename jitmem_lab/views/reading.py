@@ -211,6 +211,16 @@ class EpisodeIndex:
         """Number of episodes with an outcome."""
         return sum(row.outcome == outcome for row in self._rows.values())
 
+    def facts(self) -> list[str]:
+        """How the run stands, in a few words each."""
+        if not self._rows:
+            return []
+        wins, losses, errors = (self.count(outcome) for outcome in ("success", "failure", "error"))
+        facts = [f"{wins:,} of {wins + losses:,} tasks won"]
+        facts += [f"{errors:,} ended as errors and are owed"] if errors else []
+        facts += [f"{self.unreadable:,} lines could not be read"] if self.unreadable else []
+        return facts + ([] if self.whole else [f"{100 * self.share:.0f} % of the run read so far"])
+
     def load(self, position: int) -> Episode:
         """The whole episode at a place in the stream, with the verdict that stands.
 

@@ -40,7 +40,7 @@ TABS_STYLE = """
 """
 MORE_STYLE = """
 .jm table { width: auto; } .jm td, .jm th { padding: 3px 14px 3px 0; }
-.jm td { overflow-wrap: break-word; max-width: 44em; } .jm th { white-space: nowrap; }
+.jm td { overflow-wrap: break-word; max-width: 64em; } .jm th { white-space: nowrap; }
 .jm tr:hover td { background: var(--soft); } .jm thead tr:hover td { background: none; }
 .jm td.n, .jm th.n { text-align: right; font-variant-numeric: tabular-nums; }
 .jm a { color: light-dark(#0b62b0, #7db8f0); } .jm p { margin: 6px 0; max-width: 72em; }
@@ -51,6 +51,7 @@ MORE_STYLE = """
 .jm i.lost { background: var(--bad); } .jm i.broken { background: var(--warn); }
 .jm .share { display: inline-block; height: 9px; background: light-dark(#3b82c4, #5b9bd5); border-radius: 2px;
   vertical-align: middle; }
+.jm .share.minus { background: var(--bad); }
 .jm table.confusion td, .jm table.confusion th { border: 1px solid var(--line); padding: 8px 14px;
   text-align: center; vertical-align: middle; opacity: 1; }
 .jm table.confusion b { font-size: 20px; display: block; }

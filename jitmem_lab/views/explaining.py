@@ -71,6 +71,11 @@ def _sentence(run: Run, number: int) -> str:
         return ""
 
 
+def _bar(part: float) -> str:
+    kind = "share minus" if part < 0 else "share"
+    return f'<span class="{kind}" style="width:{80 * abs(part):.0f}px"></span>'
+
+
 def _hit(rows: list[Contribution], sentence: str) -> str:
     first = rows[0]
     most = max((abs(row.contribution) for row in rows), default=0.0) or 1.0
@@ -82,7 +87,7 @@ def _hit(rows: list[Contribution], sentence: str) -> str:
             f"{row.idf:.3f}",
             f"{row.tf:,}",
             f"{row.contribution:.3f}",
-            f'<span class="share" style="width:{80 * abs(row.contribution) / most:.0f}px"></span>',
+            _bar(row.contribution / most),
         )
         for row in rows
     ]

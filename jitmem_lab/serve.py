@@ -53,7 +53,8 @@ def main(
     try:
         import panel as pn
 
-        from .views import navigation  # noqa: F401
+        for name in ("navigation", *PAGES):  # now, that the first visitor need not wait
+            importlib.import_module(f"jitmem_lab.views.{name}")
     except ImportError as error:
         raise UserError(
             f"the dashboards need packages that are missing ({error}); pip install 'jitmem-lab[lab]'"

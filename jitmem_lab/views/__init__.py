@@ -5,7 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_WHERE = {"Inspector": "inspect"}
+_WHERE = {
+    "BankView": "bank",
+    "Comparer": "compare",
+    "Inspector": "inspect",
+    "JudgeView": "judge",
+    "LiveView": "live",
+}
 
 __all__ = sorted(_WHERE)
 

@@ -17,6 +17,7 @@ pytest.importorskip("panel")
 
 from panel.io.location import Location
 
+from jitmem_lab import views
 from jitmem_lab.accounting import account
 from jitmem_lab.curation import Curator
 from jitmem_lab.errors import UserError
@@ -393,6 +394,26 @@ def test_pages_load_no_model_code():
         code = f"import sys, {modules}\nprint([name for name in sys.modules if name.startswith({names})])"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "[]"
+
+
+def test_the_views_are_listed_and_open_a_run(made):
+    assert views.__all__ == ["BankView", "Comparer", "Inspector", "JudgeView", "LiveView"]
+    assert set(views.__all__) <= set(dir(views))
+    for name in views.__all__:
+        assert getattr(views, name)(made).__panel__() is not None
+    with pytest.raises(AttributeError, match="no attribute 'Judge'"):
+        views.Judge  # noqa: B018
+
+
+def test_the_pages_are_loaded_before_the_server_answers():
+    """The first visitor need not wait for imports."""
+    code = (
+        "import sys, panel\nfrom jitmem_lab import serve\n"
+        "panel.serve = lambda pages, **_: sys.exit(sorted({*pages} - {n.split('.')[-1] for n in sys.modules "
+        "if n.startswith('jitmem_lab.views.')}) or None)\nserve.main(['.'], port=0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_closed_pages_leave_the_servers_memory(run):

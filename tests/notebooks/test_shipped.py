@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from jitmem_lab.notebooks import read_parameters, read_status, run_notebook
-from jitmem_lab.runs import Run
+from jitmem_lab.runs import Run, list_runs
 
 pytestmark = pytest.mark.notebooks
 
@@ -96,12 +96,31 @@ def test_the_same_again_asks_no_model(quickstart):
 @pytest.mark.model
 def test_explore(quickstart):
     _, folder = quickstart
-    parameters = {"run": str(folder / "runs" / "jitmem"), "task": 1}
+    out = folder / "explored"
+    parameters = {"run": str(folder / "runs" / "jitmem"), "task": 1, "out": str(out)}
     output = run_notebook("10_explore_payloads", parameters, output=folder / "10.ipynb", progress=False)
-    cells = nbformat.read(output, as_version=4).cells
-    shown = "".join(str(o) for cell in cells if cell.cell_type == "code" for o in cell.outputs)
+    notebook = nbformat.read(output, as_version=4)
+    nbformat.validate(notebook)
+    assert len(str(notebook.metadata)) < 100_000, "what is shown is in the outputs, not in widgets"
+    assert len(output.read_text()) < 2_000_000
+    pages = [
+        o.data["text/html"]
+        for c in notebook.cells
+        for o in c.get("outputs", [])
+        if "text/html" in o.get("data", {})
+    ]
+    shown = "".join(pages)
     assert "the walkthrough" in shown
     assert "success after" in shown, "the walkthrough as payload wins this game"
+    assert any('class="diff side"' in page for page in pages)
+    whole = [f'class="column {name}-column"' for name in ("traces", "payload", "episode")]
+    assert any(all(column in page for column in whole) for page in pages)
+    assert "made by hand in the explorer" in shown
+    saved = [Run(row["path"]) for row in list_runs(out)]
+    names = sorted(run.settings["memory"]["name"] for run in saved)
+    assert names == ["jitmem-by-hand", "jitmem-by-hand", "none-by-hand"]
+    task = Run(folder / "runs" / "jitmem").latest()[1].task
+    assert all(run.latest()[0].task.task_id == task.task_id for run in saved)
 
 
 @pytest.fixture(scope="module")

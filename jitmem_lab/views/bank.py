@@ -135,7 +135,7 @@ class BankView(RunView):
         if not (run.path / "bank.sqlite").is_file():
             raise UserError(_why_none(run))
         taken = sum(bool(change.get("stored")) for change in writes.changes.values())
-        self._said = [f"{taken:,} episodes taken in", f"{len(facts):,} played"]
+        self._said = [f"{taken:,} of {len(facts):,} episodes taken in"]
         work: dict[str, Callable[[], None]] = {
             "growth": lambda: self._draw_growth(run, facts, writes),
             "retrieved": lambda: self._draw_uses(facts),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import parse_qs, urlencode
@@ -91,6 +91,8 @@ class RunView(pn.viewable.Viewer):
     """The page's name."""
     in_url: ClassVar[tuple[str, ...]] = ("run",)
     """Parameters that the URL holds."""
+    plotted: ClassVar[bool] = True
+    """Whether it draws curves; a page without any need not load what draws them."""
     lasting: ClassVar[bool] = False
     """Whether it looks for more once all has been read."""
 
@@ -333,14 +335,14 @@ class RunView(pn.viewable.Viewer):
         return f"there is no run in {self._places()} yet; make some with `jitmem demo`, then press Reload"
 
 
-def serve_view(view: Callable[..., Shown], runs: Sequence[str | Path | Run]) -> Shown:
+def serve_view(view: type[Shown], runs: Sequence[str | Path | Run]) -> Shown:
     """A fresh view for one visitor: selection in the URL, light or dark, reading on while the session lives.
 
     Args:
         view: Its class.
         runs: What it shows.
     """
-    pn.extension("plotly")
+    pn.extension(*(["plotly"] if view.plotted else []))
     page_theme()
     shown = view(runs, location=pn.state.location)
     if pn.state.location is not None:

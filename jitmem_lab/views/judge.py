@@ -52,6 +52,7 @@ class JudgeView(RunView):
 
     title: ClassVar[str] = "judge"
     in_url: ClassVar[tuple[str, ...]] = ("run", "show")
+    plotted: ClassVar[bool] = False
 
     def parts(self) -> list[Any]:
         """The page below the choice of the run."""

@@ -164,7 +164,8 @@ class LiveView(RunView):
         if cell.get("error"):
             told += f' <span class="error">{escape(cell["error"], SHORT)}</span>'
         done, total = _number(cell.get("done")), _number(cell.get("total"))
-        return [shown, told, f"{done:,}", f"{total:,}", f"{float(cell.get('seconds') or 0):,.0f}"]
+        spent = _float(cell.get("seconds"))  # 0: an earlier go of the sweep had played it
+        return [shown, told, f"{done:,}", f"{total:,}", f"{spent:,.0f}" if spent else "–"]
 
 
 def badge(state: str) -> str:

@@ -55,6 +55,7 @@ def main(
 
         for name in ("navigation", *PAGES):  # now, that the first visitor need not wait
             importlib.import_module(f"jitmem_lab.views.{name}")
+        importlib.import_module("jitmem_lab.views.plots").load_plotly()
     except ImportError as error:
         raise UserError(
             f"the dashboards need packages that are missing ({error}); pip install 'jitmem-lab[lab]'"

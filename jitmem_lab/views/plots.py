@@ -17,6 +17,11 @@ _STYLE = """
 """
 
 
+def load_plotly() -> None:
+    """Import now what the first figure would: Panel asks plotly for its widgets, which takes seconds."""
+    from plotly.graph_objects import FigureWidget  # noqa: F401
+
+
 def line_pane() -> pn.pane.Plotly:
     """An empty pane for a figure."""
     return pn.pane.Plotly(

@@ -29,8 +29,14 @@ def runs(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def root(runs, serve) -> str:
-    parts = urlsplit(serve(runs))
+def others(tmp_path_factory) -> Path:
+    """A folder that is served too, empty at first."""
+    return tmp_path_factory.mktemp("others")
+
+
+@pytest.fixture(scope="module")
+def root(runs, others, serve) -> str:
+    parts = urlsplit(serve(runs, others))
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -67,9 +73,9 @@ def test_live_shows_how_it_stands(runs, root, visit, screenshot, scheme):
     shows(page, 57)
 
 
-def test_live_follows_a_run_and_tells_of_its_end(runs, serve, visit, tmp_path, screenshot):
+def test_live_follows_a_run_and_tells_of_its_end(runs, others, root, visit, screenshot):
     """A run that a process holds grows while the page is open, then its process dies."""
-    run = Path(shutil.copytree(runs / "jitmem", tmp_path / "now"))
+    run = Path(shutil.copytree(runs / "jitmem", others / "now"))
     lines = (run / "episodes.jsonl").read_text().splitlines(keepends=True)
     (run / "episodes.jsonl").write_text("".join(lines[:10]))
     status = json.loads((run / "status.json").read_text())
@@ -81,7 +87,7 @@ def test_live_follows_a_run_and_tells_of_its_end(runs, serve, visit, tmp_path, s
         assert holder.stdout is not None
         holder.stdout.readline()
         page = visit().page
-        page.goto(serve(tmp_path).replace("/inspect", "/live"))
+        page.goto(f"{root}/live?run=now")
         page.get_by_text("10 of 60 done").wait_for()
         page.get_by_text("it is running").wait_for()
         assert page.get_by_text("min left").is_visible()
@@ -182,15 +188,14 @@ def test_two_visitors_do_not_touch_each_other(root, visit):
     assert one.get_by_text("different ones were retrieved").is_visible()
 
 
-def test_broken_runs_get_a_sentence_and_the_rest_works(runs, serve, visit, tmp_path):
+def test_broken_runs_get_a_sentence_and_the_rest_works(runs, others, root, visit):
     for name in ("good", "newer", "torn"):
-        shutil.copytree(runs / "jitmem", tmp_path / name)
-    config = json.loads((tmp_path / "newer" / "config.json").read_text())
-    (tmp_path / "newer" / "config.json").write_text(json.dumps(config | {"schema_version": 99}))
-    lines = (tmp_path / "torn" / "episodes.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "torn" / "episodes.jsonl").write_text("no json\n" + lines[0] + lines[1][:200])
-    os.truncate(tmp_path / "torn" / "bank.sqlite", 100)
-    root = serve(tmp_path).removesuffix("/inspect")
+        shutil.copytree(runs / "jitmem", others / name)
+    config = json.loads((others / "newer" / "config.json").read_text())
+    (others / "newer" / "config.json").write_text(json.dumps(config | {"schema_version": 99}))
+    lines = (others / "torn" / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (others / "torn" / "episodes.jsonl").write_text("no json\n" + lines[0] + lines[1][:200])
+    os.truncate(others / "torn" / "bank.sqlite", 100)
     page = visit().page
     page.goto(f"{root}/live?run=torn")
     page.get_by_text("1 of 60 done").wait_for()

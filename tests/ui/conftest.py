@@ -49,7 +49,7 @@ class Visit:
 
     def __init__(self, browser, scheme: str = "light") -> None:
         self.context = browser.new_context(viewport={"width": 1440, "height": 1000}, color_scheme=scheme)
-        self.context.set_default_timeout(10_000)
+        self.context.set_default_timeout(30_000)  # a busy machine is slow, not wrong
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.foreign: list[str] = []

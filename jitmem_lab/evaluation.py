@@ -26,7 +26,7 @@ from .models import load_model
 from .models.base import ChatModel
 from .presets import PRESETS, preset_values, values_of
 from .prompts import prompt_for
-from .records import content_hash
+from .records import Task, content_hash
 from .runs import Run
 from .stream import run_stream
 
@@ -242,9 +242,7 @@ def evaluate(
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: _close(own))
         bench = stack.enter_context(contextlib.closing(make_benchmark(config, model)))
-        tasks = bench.tasks(limit=config.games, order=config.order) * config.trials
-        if not tasks:
-            raise UserError(f"split {config.split} of {config.benchmark} has no tasks")
+        tasks = stream_tasks(config, bench)
         executor = make_executor(config, model(config.model))
         memory = make_memory(config, model, bench, embedder)
         judge = make_judge(config, model(config.judge_model or config.model)) if memory.needs_judge else None
@@ -272,6 +270,23 @@ def evaluate(
 def _close(models: dict[str, ChatModel]) -> None:
     for model in models.values():
         model.close()
+
+
+def stream_tasks(config: EvalConfig, bench: Benchmark) -> list[Task]:
+    """The tasks of a config in order, once a trial.
+
+    Raises:
+        UserError: There are none, or one batch would hold a task's next trial beside the one before.
+    """
+    tasks = bench.tasks(limit=config.games, order=config.order)
+    if not tasks:
+        raise UserError(f"split {config.split} of {config.benchmark} has no tasks")
+    if config.trials > 1 and config.batch_size > len(tasks):
+        raise UserError(
+            f"a batch of {config.batch_size} holds several trials of {len(tasks)} tasks, none of which sees "
+            f"what the one before taught; give batch_size={len(tasks)} or less"
+        )
+    return tasks * config.trials
 
 
 def make_benchmark(config: EvalConfig, model: Any) -> Benchmark:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .embedding import Embedder, load_embedder
-from .errors import UserError
-from .evaluation import EvalConfig, make_benchmark, make_executor, make_judge, make_memory
+from .evaluation import EvalConfig, make_benchmark, make_executor, make_judge, make_memory, stream_tasks
 from .grids import Cell
 from .models import check_spec
 
@@ -62,10 +61,7 @@ def check_cells(cells: Sequence[Cell]) -> dict[str, int]:
             memory = make_memory(config, _Unloaded, benches[key], embedder)
             if memory.needs_judge:
                 make_judge(config, _Unloaded(config.judge_model or config.model))  # type: ignore[arg-type]
-            tasks = benches[key].tasks(limit=config.games, order=config.order)
-            totals[cell.name] = len(tasks) * config.trials
-            if not totals[cell.name]:
-                raise UserError(f"split {config.split} of {config.benchmark} has no tasks")
+            totals[cell.name] = len(stream_tasks(config, benches[key]))
     return totals
 
 

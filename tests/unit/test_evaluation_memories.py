@@ -126,6 +126,15 @@ def test_trials_go_through_the_tasks_again_and_reflexion_uses_them(
     assert check_cells(Grid(asked, {"memory": ["reflexion"]}).cells()) == {"reflexion": 9}
 
 
+def test_a_batch_never_holds_two_trials_of_a_task(tmp_path: Path, embedders: list[WordEmbedder]) -> None:
+    config = EvalConfig.make(memory="reflexion", games=3, trials=2, batch_size=4)
+    with pytest.raises(UserError, match="give batch_size=3 or less"):
+        evaluate(config, out=tmp_path / "r", models={"smol": RuleModel()}, progress=False)
+    with pytest.raises(UserError, match="give batch_size=3 or less"):
+        check_cells(Grid({"games": 3, "trials": 2, "batch_size": 4}, {"memory": ["none"]}).cells())
+    assert not (tmp_path / "r").exists()
+
+
 def test_an_embedders_address_is_recorded_without_secrets() -> None:
     config = EvalConfig.make(embedder="openai:http://anna:s3cr3t@h:1/v1?key=s3cr3t#m")
     assert config.request()["embedder"] == "openai:http://h:1/v1#m"

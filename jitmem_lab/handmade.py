@@ -14,7 +14,7 @@ from .files import append_line, drop_torn_line, write_json
 from .progress import Progress
 from .records import content_hash, to_json
 from .runs import RUN_SCHEMA, Run
-from .stream import _locked, _prepare
+from .stream import locked, prepare
 
 if TYPE_CHECKING:
     from .explore import Attempt
@@ -114,8 +114,8 @@ def save(
         else attempt.memory["name"]
     )
     path = out / f"{own}{SUFFIX}-{content_hash(settings, 8)}-{benchmark.name}-{benchmark.split}"
-    with _locked(path):
-        _prepare(path, settings, told, None, {})
+    with locked(path):
+        prepare(path, settings, told, None, {})
         bank = path / "bank.sqlite"
         if attempt.searched is not None and not (bank.exists() and bank.stat().st_size):  # 0: cut off
             copy_bank(attempt.searched, path)

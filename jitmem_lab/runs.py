@@ -58,6 +58,13 @@ class RunLock:
             f"another process is writing {self.path.parent}; wait for it or choose another folder"
         )
 
+    def __enter__(self) -> RunLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def release(self) -> None:
         """Give the lock back."""
         if self._handle is not None:

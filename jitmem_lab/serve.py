@@ -94,7 +94,7 @@ def served(name: str, runs: Sequence[str | Path]) -> Callable[[], Any]:
 
         module = importlib.import_module(f"jitmem_lab.views.{name}")
         view = getattr(module, f"{name}_page")(list(runs))
-        bar = Navigation(name, PAGES, pn.state.location)
+        bar = Navigation(name, PAGES, pn.state.location, getattr(view, "browser", None))
         return pn.Column(bar, view, sizing_mode="stretch_width", margin=0)
 
     return page

@@ -133,8 +133,8 @@ def run_stream(
         "seed": seed,
     }
     path = Path(out)
-    with _locked(path):
-        _prepare(path, settings, told_with, request, {"concurrency": concurrency})
+    with locked(path):
+        prepare(path, settings, told_with, request, {"concurrency": concurrency})
         memory.open(path)
         try:
             _Stream(path, benchmark, memory, executor, judge, seed, concurrency, progress).run(
@@ -145,7 +145,7 @@ def run_stream(
     return Run(path)
 
 
-def _prepare(
+def prepare(
     path: Path,
     settings: dict[str, Any],
     told_with: dict[str, Any],
@@ -174,7 +174,7 @@ def _prepare(
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Make the folder if need be, and hold its lock; a folder of something else is left as it is."""
     if not _has_config(path):
         try:
@@ -187,12 +187,8 @@ def _locked(path: Path) -> Iterator[None]:
             ) from None
         if used:
             raise UserError(f"{path} is not empty and holds no run; choose another folder")
-    lock = RunLock(path)
-    lock.acquire()
-    try:
+    with RunLock(path):
         yield
-    finally:
-        lock.release()
 
 
 def _has_config(path: Path) -> bool:

@@ -141,7 +141,7 @@ def run_sweep(
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"the folder {str(out)!r} cannot be made ({reason}); choose another") from None
-    with _locked(root):
+    with RunLock(root):
         places = _places(root, cells, totals)
         runner = _Runner(root, places, concurrency, cache, timeout, notebooks, progress)
         runner.run()
@@ -165,16 +165,6 @@ def read_sweep(out: str | Path) -> dict[str, Any]:
     if running and not RunLock(Path(out)).held():
         status["state"] = "killed"
     return status
-
-
-@contextlib.contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    lock = RunLock(root)
-    lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _places(root: Path, cells: Sequence[Cell], totals: Mapping[str, int]) -> list[Place]:

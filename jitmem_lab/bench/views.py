@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import select
 import shutil
@@ -17,13 +16,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from ..browser import find_browser
 from ..errors import InfrastructureError
 from ..terminal import table
 from .made_runs import make_run
 
 MEGABYTE = 1_000_000
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-"""Programs that are looked for; JITMEM_CHROMIUM names another."""
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 PATIENCE = 120
 """Seconds after which something is taken not to come."""
@@ -109,8 +107,7 @@ def _find_browser(notes: list[str]) -> str | None:
     if importlib.util.find_spec("playwright") is None:
         notes.append("nothing was measured in a browser: playwright is not installed (extra: dev)")
         return None
-    named = os.environ.get("JITMEM_CHROMIUM")
-    found = shutil.which(named) if named else next(filter(None, map(shutil.which, BROWSERS)), None)
+    found = find_browser()
     if found is None:
         notes.append("nothing was measured in a browser: no chromium here; JITMEM_CHROMIUM names its path")
     return found

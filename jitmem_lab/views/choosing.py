@@ -14,25 +14,15 @@ from ..errors import InfrastructureError, UserError
 from ..render import clean_text, escape
 from ..runs import Run
 from .facts import Facts, Writes
-from .reading import Listed, find_runs
+from .reading import Listed, find_again, no_run, no_runs
 from .style import STYLE, note, page
+from .theme import LIST_STYLE, page_theme
 
 SLICE = 0.6
 """Seconds that reading may take before a served page shows what it has so far."""
 PERIOD = 700
 """Milliseconds between two looks at the run's files."""
 
-_THEME = """
-:root { color-scheme: %s;
-  --design-background-color: light-dark(#ffffff, #16191d);
-  --design-background-text-color: light-dark(#1d2126, #e4e7eb);
-  --design-surface-color: light-dark(#f3f4f6, #21262c);
-  --design-surface-text-color: light-dark(#1d2126, #e4e7eb); }
-html, body { background: light-dark(#ffffff, #16191d); }
-"""
-
-# The arrow that Panel draws is black in every theme; the browser's own follows it.
-LIST_STYLE = "select.bk-input { appearance: auto !important; background-image: none !important; }"
 TABS_STYLE = """
 .bk-header { flex-wrap: wrap; border-bottom: 1px solid rgba(128,128,128,.32) !important; }
 .bk-tab { color: inherit !important; font-size: 14px; }
@@ -56,13 +46,6 @@ MORE_STYLE = """
   text-align: center; vertical-align: middle; opacity: 1; }
 .jm table.confusion b { font-size: 20px; display: block; }
 """
-
-
-def page_theme() -> None:
-    """Light or dark as the URL's `theme` says, else as the browser does; once for each page served."""
-    asked = pn.state.session_args.get("theme", [b""])[0].decode("ascii", "replace")
-    scheme = {"dark": "dark", "light": "light", "default": "light"}.get(asked, "light dark")
-    pn.config.raw_css = [*pn.config.raw_css, _THEME % scheme]
 
 
 def html_pane() -> pn.pane.HTML:
@@ -126,7 +109,7 @@ class RunView(pn.viewable.Viewer):
         self._main = pn.Column(*self.parts(), sizing_mode="stretch_width", visible=False)
         self._find()
         if params.get("run") is not None and params["run"] not in self._listed:
-            raise UserError(self._unknown(params["run"]))
+            raise UserError(no_run(self._where, params["run"]))
         chosen, problem = ({}, "") if location is None else self._from(location)
         self.param.update(**({"run": next(iter(self._listed), None)} | params | chosen))
         if self.run is None:
@@ -210,7 +193,7 @@ class RunView(pn.viewable.Viewer):
             except ValueError:
                 problem = f"{name}={clean_text(asked[name], 60)} cannot be; choose above"
         if "run" in asked and asked["run"] not in self._listed:
-            chosen["run"], problem = None, self._unknown(asked["run"])
+            chosen["run"], problem = None, no_run(self._where, asked["run"])
         return chosen, problem
 
     def _asked(self, name: str, text: str) -> Any:
@@ -240,17 +223,8 @@ class RunView(pn.viewable.Viewer):
     def _chosen(self, name: str) -> bool:
         return bool(getattr(self, name) != self.param[name].default)
 
-    def _unknown(self, run: str) -> str:
-        return f"there is no run {clean_text(run, 200)!r} in {self._places()}; choose one of those listed"
-
-    def _places(self) -> str:
-        return ", ".join(str(place.path if isinstance(place, Run) else place) for place in self._where)
-
     def _find(self) -> None:
-        found = find_runs(self._where)
-        if self.run is not None and self.run not in found:
-            found[self.run] = self._listed[self.run]
-        self._listed = found
+        self._listed = find_again(self._where, self._listed, [self.run])
         self._offer()
 
     def _offer(self) -> None:
@@ -332,7 +306,7 @@ class RunView(pn.viewable.Viewer):
     def _nothing(self) -> str:
         if self._listed:
             return "choose a run above"
-        return f"there is no run in {self._places()} yet; make some with `jitmem demo`, then press Reload"
+        return no_runs(self._where)
 
 
 def serve_view(view: type[Shown], runs: Sequence[str | Path | Run]) -> Shown:

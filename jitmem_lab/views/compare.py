@@ -16,7 +16,6 @@ from ..render import clean_text, escape
 from ..runs import Run
 from ..statistics import TaskKey
 from . import beside, style
-from .choosing import LIST_STYLE, page_theme
 from .comparing import (
     WHICH,
     Side,
@@ -30,8 +29,9 @@ from .comparing import (
 from .curves import curves
 from .diffing import KINDS
 from .plots import line_pane
-from .reading import Listed, find_runs
+from .reading import Listed, find_again, no_run, no_runs
 from .row_table import RowTable
+from .theme import LIST_STYLE, page_theme
 
 MOST = 6
 """Runs that are compared at a time."""
@@ -99,7 +99,7 @@ class Comparer(pn.viewable.Viewer):
         self._find()
         unknown = [name for name in params.get("runs", ()) if name not in self._listed]
         if unknown:
-            raise UserError(self._unknown(unknown[0]))
+            raise UserError(no_run(self._where, unknown[0]))
         with self._quietly():
             self.param.update(**({"runs": self._first()} | params))
         self.param.watch(self._changed, list(_SELECTION))
@@ -236,7 +236,7 @@ class Comparer(pn.viewable.Viewer):
         if name == "runs":
             unknown = [value for value in values if value not in self._listed]
             if unknown:
-                raise UserError(self._unknown(unknown[0]))
+                raise UserError(no_run(self._where, unknown[0]))
             return values[:MOST]
         if name in ("trace", "left", "right"):
             if not (last.isascii() and last.isdigit() and len(last) < 10):
@@ -264,12 +264,6 @@ class Comparer(pn.viewable.Viewer):
                 told[name] = int(mine) if isinstance(mine, bool) else mine
         self._location.search = "?" + urlencode(kept | told, doseq=True, errors="replace")
 
-    def _unknown(self, run: str) -> str:
-        return f"there is no run {clean_text(run, 200)!r} in {self._places()}; choose those listed"
-
-    def _places(self) -> str:
-        return ", ".join(str(place.path if isinstance(place, Run) else place) for place in self._where)
-
     def _first(self) -> list[str]:
         """The newest run, and before it the newest of another memory on the same benchmark."""
         names = list(self._listed)
@@ -282,12 +276,8 @@ class Comparer(pn.viewable.Viewer):
 
     def _find(self) -> None:
         """Look which runs there are; those chosen stay, though they may be gone."""
-        found = find_runs(self._where)
-        for name in self.runs:
-            if name not in found and name in self._listed:
-                found[name] = self._listed[name]
-        self._listed = found
-        names = {f"{run.name} · {run.about}": run.name for run in found.values()}
+        self._listed = find_again(self._where, self._listed, self.runs)
+        names = {f"{run.name} · {run.about}": run.name for run in self._listed.values()}
         if self.param.runs.names != names:
             self.param.runs.objects = names
 
@@ -350,7 +340,7 @@ class Comparer(pn.viewable.Viewer):
         self._tell()
 
     def _nothing(self) -> str:
-        return f"there is no run in {self._places()} yet; make some with `jitmem demo`, then press Reload"
+        return no_runs(self._where)
 
     def _draw_runs(self) -> None:
         if not self._new("runs", tuple(side.name for side in self._sides)):

@@ -25,7 +25,7 @@ class Follower:
 
     name: ClassVar[str] = ""
     """The file's name."""
-    _shared: ClassVar[WeakValueDictionary[tuple[str, Path], Any]] = WeakValueDictionary()
+    _shared: ClassVar[WeakValueDictionary[tuple[type, Path], Any]] = WeakValueDictionary()
     _sharing: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, run: Run) -> None:
@@ -39,7 +39,7 @@ class Follower:
     def of(cls, run: Run) -> Self:
         """The one that others read already, else a new one."""
         with cls._sharing:
-            place = (cls.name, run.path.resolve())
+            place = (cls, run.path.resolve())
             found = cls._shared.get(place)
             if found is None:
                 found = cls._shared[place] = cls(run)

@@ -18,24 +18,14 @@ from ..runs import Run
 from . import filters
 from .columns import STYLE, episode_html, note, page
 from .keys import Browser, keys_html
-from .reading import EpisodeIndex, Listed, Row, find_runs
+from .reading import EpisodeIndex, Listed, Row, find_again, no_run, no_runs
 from .task_table import TaskTable
+from .theme import LIST_STYLE, page_theme
 
 SLICE = 0.3
 """Seconds of reading after which a served page shows what it has so far."""
 _SELECTION = ("run", "filter", "position", "full", "step")
 
-_THEME = """
-:root { color-scheme: %s;
-  --design-background-color: light-dark(#ffffff, #16191d);
-  --design-background-text-color: light-dark(#1d2126, #e4e7eb);
-  --design-surface-color: light-dark(#f3f4f6, #21262c);
-  --design-surface-text-color: light-dark(#1d2126, #e4e7eb); }
-html, body { background: light-dark(#ffffff, #16191d); }
-"""
-
-# The arrow that Panel draws is black in every theme; the browser's own follows it.
-_LIST = "select.bk-input { appearance: auto !important; background-image: none !important; }"
 _CHOSEN = """
 .jm .step.chosen { background: var(--soft); box-shadow: -3px 0 0 currentColor; }
 .jm .step[data-step] > h3 { cursor: pointer; } .jm .step[data-step] > h3:hover { text-decoration: underline; }
@@ -81,7 +71,7 @@ class Inspector(pn.viewable.Viewer):
         self._controls()
         self._find()
         if params.get("run") is not None and params["run"] not in self._listed:
-            raise UserError(self._unknown(params["run"]))
+            raise UserError(no_run(self._where, params["run"]))
         self.param.update(**({"run": next(iter(self._listed), None)} | params))
         self.param.watch(self._changed, list(_SELECTION))
         if location is None:
@@ -92,14 +82,14 @@ class Inspector(pn.viewable.Viewer):
     def _controls(self) -> None:
         def select(label: str, width: int) -> pn.widgets.Select:
             return pn.widgets.Select(
-                label=label, options={f"any {label.lower()}": ""}, stylesheets=[_LIST], width=width
+                label=label, options={f"any {label.lower()}": ""}, stylesheets=[LIST_STYLE], width=width
             )
 
         self._run = pn.widgets.Select.from_param(
             self.param.run,
             label="Run",
             description=None,
-            stylesheets=[_LIST],
+            stylesheets=[LIST_STYLE],
             min_width=240,
             sizing_mode="stretch_width",
         )
@@ -135,7 +125,7 @@ class Inspector(pn.viewable.Viewer):
         self._body = pn.pane.HTML("", stylesheets=[STYLE, _CHOSEN], sizing_mode="stretch_width")
         self._note.visible = self._keys.visible = False
         self._table = TaskTable()
-        self._browser = Browser(self._told)
+        self.browser = Browser(self._told)  # its `search` is what the address bar holds
 
     def __panel__(self) -> pn.viewable.Viewable:
         narrow = pn.Row(self._run, *self._short.values(), self._line, sizing_mode="stretch_width")
@@ -157,7 +147,7 @@ class Inspector(pn.viewable.Viewer):
             self._table.pane,
             go,
             self._body,
-            self._browser,
+            self.browser,
             sizing_mode="stretch_width",
             margin=10,
             css_classes=["jm-view"],
@@ -207,7 +197,7 @@ class Inspector(pn.viewable.Viewer):
         """
         self._budget = SLICE
         self._location = location
-        self._browser.everywhere = True
+        self.browser.everywhere = True
         self._ask(location.search)
         pn.state.onload(self._loaded)
 
@@ -220,7 +210,7 @@ class Inspector(pn.viewable.Viewer):
         chosen["filter"] = asked.get("filter", "")[: 2 * filters.LONGEST]
         if (run := asked.get("run")) is not None:
             chosen |= {"run": run if run in self._listed else None, "position": None}
-            problem = "" if run in self._listed else self._unknown(run)
+            problem = "" if run in self._listed else no_run(self._where, run)
         for name in ("position", "step"):
             if (place := asked.get(name)) is not None:
                 if place.isascii() and place.isdigit() and len(place) < 10:
@@ -244,7 +234,7 @@ class Inspector(pn.viewable.Viewer):
         mine = {"run": self.run, "filter": self.filter or None, "position": self.position}
         mine |= {"full": 1 if self.full else None, "step": self.step}
         told = kept | {name: value for name, value in mine.items() if value is not None}
-        self._browser.search = "?" + urlencode(told, errors="replace")
+        self.browser.search = "?" + urlencode(told, errors="replace")
 
     def _told(self, message: dict[str, Any]) -> None:
         """Do what the browser asks for."""
@@ -256,7 +246,7 @@ class Inspector(pn.viewable.Viewer):
             self.step = step
         elif isinstance(search := message.get("search"), str):
             with self._quietly():
-                self._browser.search = search  # where the browser is already
+                self.browser.search = search  # where the browser is already
             self._ask(search)
 
     def _do(self, what: str) -> None:
@@ -274,18 +264,9 @@ class Inspector(pn.viewable.Viewer):
         elif what in ("next", "previous", "next failure", "previous failure"):
             self.move(1 if what.startswith("next") else -1, "failure" if "failure" in what else None)
 
-    def _unknown(self, run: str) -> str:
-        return f"there is no run {clean_text(run, 200)!r} in {self._places()}; choose one of those listed"
-
-    def _places(self) -> str:
-        return ", ".join(str(place.path if isinstance(place, Run) else place) for place in self._where)
-
     def _find(self) -> None:
         """Look which runs there are; the one chosen stays, though it may be gone."""
-        found = find_runs(self._where)
-        if self.run is not None and self.run not in found:
-            found[self.run] = self._listed[self.run]
-        self._listed = found
+        self._listed = find_again(self._where, self._listed, [self.run])
         self._offer_runs()
 
     def _offer_runs(self) -> None:
@@ -353,7 +334,7 @@ class Inspector(pn.viewable.Viewer):
             self._fill(rows)
         if body != self._body.object:
             self._body.object = body
-            self._browser.param.update(step=self.step, shown=self._browser.shown + 1)
+            self.browser.param.update(step=self.step, shown=self.browser.shown + 1)
         self._tell()
         self._go_on()
 
@@ -384,7 +365,7 @@ class Inspector(pn.viewable.Viewer):
     def _nothing(self) -> str:
         if self._listed:
             return "choose a run above"
-        return f"there is no run in {self._places()} yet; make some with `jitmem demo`, then press Reload"
+        return no_runs(self._where)
 
     def _choose(self, index: EpisodeIndex) -> list[Row]:
         rows = index.rows
@@ -491,7 +472,5 @@ def _progress(index: EpisodeIndex) -> str:
 def inspect_page(runs: Sequence[str | Path | Run]) -> Inspector:
     """A fresh inspector for one visitor, with its selection in the URL and a light or dark page."""
     pn.extension("tabulator")
-    theme = pn.state.session_args.get("theme", [b""])[0].decode("ascii", "replace")
-    scheme = {"dark": "dark", "light": "light", "default": "light"}.get(theme, "light dark")
-    pn.config.raw_css = [*pn.config.raw_css, _THEME % scheme]
+    page_theme()
     return Inspector(runs, pn.state.location)

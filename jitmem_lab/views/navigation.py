@@ -32,15 +32,17 @@ class Navigation(pn.viewable.Viewer):
         here: The page that it stands on.
         names: All pages, in order.
         location: A `panel.io.location.Location`, whose run and theme the links keep.
+        browser: What keeps the address bar instead of it, with a parameter `search`.
     """
 
-    def __init__(self, here: str, names: Sequence[str], location: Any = None) -> None:
+    def __init__(self, here: str, names: Sequence[str], location: Any = None, browser: Any = None) -> None:
         super().__init__()
         self._here, self._names = here, list(names)
         self._pane = pn.pane.HTML("", stylesheets=[_STYLE], sizing_mode="stretch_width", margin=0)
         self._show("" if location is None else location.search or "")
-        if location is not None:
-            location.param.watch(lambda event: self._show(event.new or ""), "search")
+        for place in (location, browser):
+            if place is not None:
+                place.param.watch(lambda event: self._show(event.new or ""), "search")
 
     def __panel__(self) -> pn.viewable.Viewable:
         return self._pane

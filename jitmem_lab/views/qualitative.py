@@ -6,14 +6,13 @@ Each is one HTML file that needs nothing but itself, no script and no network, a
 from __future__ import annotations
 
 import html
-import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from ..browser import find_browser
 from ..errors import UserError
 from ..files import write_atomic
 from ..records import Episode
@@ -25,8 +24,6 @@ from .diffing import diff_html
 from .reading import find_runs
 from .uptake import LABEL, hue, marked, uptake
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-"""Browsers that can take pictures, unless JITMEM_CHROMIUM names one."""
 WIDTH, TALLEST = 1500, 12_000
 """Pixels of a picture: its width, and what it is cut at."""
 TEXT, SEEN = 6_000, 220
@@ -302,12 +299,6 @@ def export(figures: Sequence[Figure], folder: str | Path, images: bool = True) -
     if images and pages:
         with ThreadPoolExecutor(1) as aside:  # a notebook's loop runs in this thread
             yield from aside.submit(take_pictures, pages).result()
-
-
-def find_browser() -> str | None:
-    """The browser of JITMEM_CHROMIUM, else one that is installed."""
-    named = os.environ.get("JITMEM_CHROMIUM")
-    return shutil.which(named) if named else next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def take_pictures(pages: Sequence[Path]) -> list[str]:

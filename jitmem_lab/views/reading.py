@@ -5,26 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
-import threading
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from typing import Any, ClassVar, NamedTuple
 
 from ..errors import UserError
 from ..records import Episode, Verdict
 from ..render import clean_text
 from ..runs import Run, list_runs
+from .following import Follower
 from .scanning import Row, scan_line
 
 __all__ = ["EpisodeIndex", "Listed", "Row", "find_runs"]
 
 BUFFER = 1 << 20
 """Bytes read at a time."""
-TAIL = 4096
-"""Bytes before the end of what was read by which a file is known again."""
 
 
 class Listed(NamedTuple):
@@ -63,6 +58,32 @@ def find_runs(where: Iterable[str | Path | Run]) -> dict[str, Listed]:
     return found
 
 
+def find_again(
+    where: Iterable[str | Path | Run], before: Mapping[str, Listed], kept: Iterable[str | None]
+) -> dict[str, Listed]:
+    """The runs that there are now; of those listed before, the kept ones stay, though they may be gone."""
+    found = find_runs(where)
+    for name in kept:
+        if name is not None and name in before:
+            found.setdefault(name, before[name])
+    return found
+
+
+def places(where: Iterable[str | Path | Run]) -> str:
+    """Where runs are looked for, for a sentence."""
+    return ", ".join(str(place.path if isinstance(place, Run) else place) for place in where)
+
+
+def no_run(where: Iterable[str | Path | Run], name: str) -> str:
+    """The sentence for a name that no run has."""
+    return f"there is no run {clean_text(name, 200)!r} in {places(where)}; choose one of those listed"
+
+
+def no_runs(where: Iterable[str | Path | Run]) -> str:
+    """The sentence for folders without runs."""
+    return f"there is no run in {places(where)} yet; make some with `jitmem demo`, then press Reload"
+
+
 def _about(row: dict[str, Any]) -> str:
     if "error" in row:
         return "cannot be read"
@@ -70,93 +91,30 @@ def _about(row: dict[str, Any]) -> str:
     return clean_text(" · ".join(str(fact) for fact in facts if fact), 200)
 
 
-class _Scan:
-    """What is known of one `episodes.jsonl`; shared by all that read the file, and grows with it."""
+class _Scan(Follower):
+    """The rows of an `episodes.jsonl`, shared by all that read the file; grows with it."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self._lock = threading.Lock()
-        self._forget()
+    name: ClassVar[str] = "episodes.jsonl"
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Let go of all rows."""
         self._found: dict[str, Row] = {}
-        self._end = 0
-        self._stamp: tuple[int, ...] = ()
-        self._tail = b""
-        self.unreadable = 0
-        self.rows: dict[int, Row] = {}
-        self.whole = True
-        self.share = 1.0
+        self._sorted: tuple[int, dict[int, Row]] = (-1, {})
 
-    def refresh(self, seconds: float) -> None:
-        """Read what was written since the last time; start over if the file was replaced."""
-        with self._lock:
-            try:
-                file = self.file.open("rb", buffering=BUFFER)
-            except FileNotFoundError:
-                self._forget()
-                return
-            except OSError as error:
-                raise UserError(f"{self.file} cannot be read ({error.strerror}); reload") from None
-            with file:
-                stat = os.fstat(file.fileno())
-                stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-                if stamp == self._stamp and self.whole:
-                    return
-                if not self._goes_on(file):
-                    self._forget()
-                file.seek(self._end)
-                self.whole = self._read(file, time.monotonic() + seconds)
-                self._stamp = stamp
-                self.share = 1.0 if self.whole else self._end / max(stat.st_size, 1)
-            order = sorted(self._found.values(), key=lambda row: (row.position, row.offset))
-            self.rows = {row.position: row for row in order}
-
-    def _goes_on(self, file: Any) -> bool:
-        """Whether a file begins with what was read; its inode doesn't say, the next file may get the same."""
-        file.seek(self._end - len(self._tail))
-        return bool(file.read(len(self._tail)) == self._tail)
-
-    def _read(self, file: Any, until: float) -> bool:
-        """Take the lines that follow; False if time ran out before their end."""
-        last = b""
-        whole = True
-        for line in file:
-            if not line.endswith(b"\n"):  # still being written
-                break
-            self._take(line)
-            self._end += len(line)
-            last = line
-            if time.monotonic() > until:
-                whole = False
-                break
-        if last:
-            self._tail = last[-TAIL:]
-        return whole
-
-    def _take(self, line: bytes) -> None:
-        try:
-            row = scan_line(line, self._end)
-        except ValueError:
-            self.unreadable += 1
-            return
+    def take(self, line: bytes) -> None:
+        """Take in an episode's line."""
+        row = scan_line(line, self._end)
         before = self._found.get(row.key)
         if before is None or before.outcome == "error":
             self._found[row.key] = row
 
-
-_SCANS: WeakValueDictionary[Path, _Scan] = WeakValueDictionary()
-_SCANS_LOCK = threading.Lock()
-
-
-def _scan(file: Path) -> _Scan:
-    """The scan of a file that someone reads already, else a new one."""
-    with _SCANS_LOCK:
-        path = file.resolve()
-        scan = _SCANS.get(path)
-        if scan is None:
-            scan = _SCANS[path] = _Scan(path)
-        return scan
+    def rows(self) -> dict[int, Row]:
+        """The row that counts at each place of the stream, in its order."""
+        version = self.version
+        if self._sorted[0] != version:
+            order = sorted(self._found.values(), key=lambda row: (row.position, row.offset))
+            self._sorted = (version, {row.position: row for row in order})
+        return self._sorted[1]
 
 
 class EpisodeIndex:
@@ -174,7 +132,7 @@ class EpisodeIndex:
         """Whether all of the file was read; if not, `refresh` goes on."""
         self.share = 1.0
         """How much of it was."""
-        self._scan = _scan(self.file)
+        self._scan = _Scan.of(run)
         self._rows: dict[int, Row] = {}
         self._verdicts = _Verdicts(run.path / "writes.jsonl")
 
@@ -187,12 +145,10 @@ class EpisodeIndex:
         Raises:
             UserError: The run directory is gone.
         """
-        if not self.run.path.is_dir():
-            raise UserError(f"the run directory {self.run.path} is no longer there; choose another run")
         scan = self._scan
         scan.refresh(seconds)
         self._rows, self.unreadable, self.whole, self.share = (
-            scan.rows,
+            scan.rows(),
             scan.unreadable,
             scan.whole,
             scan.share,

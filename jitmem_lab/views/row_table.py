@@ -8,24 +8,10 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
+from .theme import TABLE_STYLE
+
 PAGE = 10
 """Rows of a page."""
-
-# Panel's theme is made for a light page.
-_LOOK = """
-.tabulator, .tabulator .tabulator-header, .tabulator .tabulator-header .tabulator-col,
-.tabulator .tabulator-row, .tabulator .tabulator-footer, .tabulator .tabulator-tableholder,
-.tabulator .tabulator-tableholder .tabulator-table {
-  background: transparent !important; color: var(--design-background-text-color, inherit) !important;
-  border-color: rgba(128,128,128,.32) !important; font: 13px/1.3 system-ui, sans-serif; }
-.tabulator .tabulator-row { cursor: pointer; border-bottom: 1px solid rgba(128,128,128,.32); }
-.tabulator .tabulator-row:hover { background: rgba(128,128,128,.12) !important; }
-.tabulator .tabulator-row.tabulator-selected { background: rgba(47,127,224,.22) !important; }
-.tabulator .tabulator-row .tabulator-cell { border-color: rgba(128,128,128,.2) !important; }
-.tabulator .tabulator-footer .tabulator-page { color: inherit !important; background: transparent !important;
-  border-color: rgba(128,128,128,.5) !important; }
-.tabulator .tabulator-footer .tabulator-page.active { font-weight: 700; text-decoration: underline; }
-"""
 
 
 class RowTable:
@@ -46,7 +32,7 @@ class RowTable:
             disabled=True,
             selectable=False,
             layout="fit_columns",
-            stylesheets=[_LOOK],
+            stylesheets=[TABLE_STYLE],
             sizing_mode="stretch_width",
         )
         self.pane.on_click(lambda event: self._picked(self._keys[event.row]))

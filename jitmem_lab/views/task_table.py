@@ -7,6 +7,7 @@ import panel as pn
 
 from ..render import clean_text
 from .reading import Row
+from .theme import TABLE_STYLE
 
 PAGE = 8
 """Rows of a page."""
@@ -20,24 +21,6 @@ COLUMNS = {
     "tokens": ("tokens", 95),
 }
 """Title and width of each column."""
-
-# Panel's theme is made for a light page.
-_LOOK = """
-:host { --line: rgba(128,128,128,.32); }
-.tabulator, .tabulator .tabulator-header, .tabulator .tabulator-header .tabulator-col,
-.tabulator .tabulator-row, .tabulator .tabulator-footer, .tabulator .tabulator-tableholder,
-.tabulator .tabulator-tableholder .tabulator-table {
-  background: transparent !important; color: var(--design-background-text-color, inherit) !important;
-  border-color: var(--line) !important; font: 13px/1.3 system-ui, sans-serif; }
-.tabulator .tabulator-row { cursor: pointer; border-bottom: 1px solid var(--line); }
-.tabulator .tabulator-row:hover { background: rgba(128,128,128,.12) !important; }
-.tabulator .tabulator-row.tabulator-selected { background: rgba(47,127,224,.22) !important; }
-.tabulator .tabulator-row .tabulator-cell { border-color: var(--line) !important; text-overflow: ellipsis; }
-.tabulator .tabulator-footer * { color: var(--design-background-text-color, inherit) !important; }
-.tabulator .tabulator-footer .tabulator-page { background: transparent !important;
-  border-color: var(--line) !important; }
-.tabulator .tabulator-footer .tabulator-page.active { font-weight: 700; text-decoration: underline; }
-"""
 
 
 class TaskTable:
@@ -58,7 +41,7 @@ class TaskTable:
             titles={name: title for name, (title, _) in COLUMNS.items()},
             widths={name: width for name, (_, width) in COLUMNS.items() if width},
             text_align={"reward": "right", "steps": "right", "tokens": "right", "position": "right"},
-            stylesheets=[_LOOK],
+            stylesheets=[TABLE_STYLE],
             sizing_mode="stretch_width",
             margin=(0, 5),
         )

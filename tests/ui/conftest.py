@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+from jitmem_lab.browser import find_browser
+
 SWITCHES = [
     "--no-sandbox",
     "--disable-gpu",
@@ -26,16 +26,10 @@ SWITCHES = [
 ]
 
 
-def find_chromium() -> str | None:
-    """The browser of JITMEM_CHROMIUM, else one that is installed."""
-    named = os.environ.get("JITMEM_CHROMIUM")
-    return shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator:
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: dev)")
-    path = find_chromium()
+    path = find_browser()
     if path is None:
         pytest.skip("no chromium here: install Debian's package chromium, or set JITMEM_CHROMIUM to its path")
     with sync_api.sync_playwright() as playwright:
@@ -133,3 +127,20 @@ def screenshot(tmp_path, request) -> Callable[..., Path]:
         return path
 
     return take
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """Two runs on the same tasks, whose texts try to run something."""
+    from .test_inspect import make_run
+
+    folder = tmp_path_factory.mktemp("runs")
+    for memory in ("none", "jitmem"):
+        make_run(folder, memory)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(runs, serve) -> str:
+    """Where they are served."""
+    return serve(runs)

@@ -11,32 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from jitmem_lab.curation import Curator
-from jitmem_lab.execution import Executor
-from jitmem_lab.judging import Judge
-from jitmem_lab.memories import load_memory
-from jitmem_lab.records import Task
 from jitmem_lab.runs import Run
-from jitmem_lab.stream import run_stream
 
-from ..unit.doubles import ButtonBenchmark, RuleModel, demonstration
+from ..unit.rivals import HOSTILE, make_rival
 
 pytestmark = pytest.mark.ui
-HOSTILE = (
-    "<img src=x onerror=document.title='pwned'> </script><script>document.title='pwned'</script> "
-    "$$\\frac{1}{0}$$ \\(x^2\\) [x](javascript:alert(1)) \x1b[31mred\x1b[0m bidi \u202e nul \x00 "
-    "lone \ud83d 把土豆"
-)
-
-
-class HostileBenchmark(ButtonBenchmark):
-    """Tasks whose sentences try to run something."""
-
-    def tasks(self, limit: int | None = None, order: int | None = None) -> list[Task]:
-        return [
-            task.model_copy(update={"description": f"{task.description} {HOSTILE}"})
-            for task in super().tasks(limit, order)
-        ]
 
 
 def answer(text: str, sampling) -> str:
@@ -49,32 +28,7 @@ def answer(text: str, sampling) -> str:
 
 
 def make_run(folder: Path, memory: str, n: int = 6) -> Run:
-    model = RuleModel(rule=answer)
-    bench = HostileBenchmark(n)
-    options = {"curator": Curator(model), "gate": "judge"} if memory == "jitmem" else {}
-    return run_stream(
-        bench,
-        load_memory(memory, **options),
-        Executor(model, temperature=1.0),
-        out=folder / memory,
-        batch_size=2,
-        judge=Judge(model) if memory == "jitmem" else None,
-        warm_start=[demonstration(task) for task in bench.tasks()[:4]] if memory == "jitmem" else (),
-        progress=False,
-    )
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    for memory in ("none", "jitmem"):
-        make_run(folder, memory)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def address(runs, serve) -> str:
-    return serve(runs)
+    return make_rival(folder, memory, n, answer)
 
 
 COLUMNS = ("traces", "payload", "episode")

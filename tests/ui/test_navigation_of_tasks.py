@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from jitmem_lab.execution import Executor
@@ -12,22 +10,10 @@ from jitmem_lab.runs import Run
 from jitmem_lab.stream import run_stream
 
 from ..unit.doubles import RuleModel
-from .test_inspect import HOSTILE, HostileBenchmark, make_run, shows, unharmed
+from ..unit.rivals import HOSTILE, HostileBenchmark
+from .test_inspect import shows, unharmed
 
 pytestmark = pytest.mark.ui
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    for memory in ("none", "jitmem"):
-        make_run(folder, memory)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def address(runs, serve) -> str:
-    return serve(runs)
 
 
 def test_goes_by_keys_and_by_the_browsers_history(address, visit, screenshot):
@@ -108,8 +94,7 @@ def test_long_lists_open_what_was_clicked(serve, visit, tmp_path, screenshot):
     page.goto(f"{serve(run.path)}?position=57")
     shows(page, 57)
     chosen = page.locator(".tabulator-selected")
-    chosen.wait_for()
-    assert "room 57." in chosen.inner_text()
+    chosen.filter(has_text="room 57.").wait_for()
     assert page.locator(".tabulator-page.active").inner_text() == "8"
     page.locator('.tabulator-col[tabulator-field="task"]').click()
     page.locator(".tabulator-row", has_text="room 0.").first.wait_for()
@@ -120,8 +105,19 @@ def test_long_lists_open_what_was_clicked(serve, visit, tmp_path, screenshot):
     row = page.locator(".tabulator-row", has_text=f"room {place}.")
     row.click()
     shows(page, place)
-    assert f"room {place}." in chosen.inner_text()
+    chosen.filter(has_text=f"room {place}.").wait_for()
     page.keyboard.press("n")
     shows(page, order[8 * 2 + 6])
     screenshot(page, "sorted")
     unharmed(page)
+
+
+def test_the_bar_leads_on_with_the_run_that_is_shown(address, visit):
+    """Also after another run was chosen, whose name only the inspector put into the address."""
+    page = visit().page
+    page.goto(f"{address}?run=jitmem")
+    page.locator('nav a[href*="run=jitmem"]', has_text="judge").wait_for()
+    listed = page.get_by_label("Run").locator("option", has_text="none")
+    page.get_by_label("Run").select_option(label=listed.first.inner_text())
+    page.locator('nav a[href*="run=none"]', has_text="judge").click()
+    page.wait_for_url("**/judge?run=none**")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from jitmem_lab.curation import Curator
 from jitmem_lab.execution import Executor
 from jitmem_lab.judging import Judge
 from jitmem_lab.memories import load_memory
-from jitmem_lab.records import Task
+from jitmem_lab.records import Sampling, Task
 from jitmem_lab.runs import Run
 from jitmem_lab.stream import run_stream
 
@@ -18,7 +19,8 @@ from .doubles import ButtonBenchmark, RuleModel, demonstration
 
 HOSTILE = (
     "<img src=x onerror=document.title='pwned'> </script><script>document.title='pwned'</script> "
-    "$$\\frac{1}{0}$$ [x](javascript:alert(1)) \x1b[31mred\x1b[0m bidi \u202e nul \x00 lone \ud83d 把土豆"
+    "$$\\frac{1}{0}$$ \\(x^2\\) [x](javascript:alert(1)) \x1b[31mred\x1b[0m bidi \u202e nul \x00 "
+    "lone \ud83d 把土豆"
 )
 
 
@@ -42,9 +44,9 @@ def answer(text: str, sampling) -> str:
     return f"<action>press {('red', 'green', 'blue')[len(text) % 3]}</action>"
 
 
-def make_rival(folder: Path, memory: str, n: int = 6) -> Run:
-    """One run, in a folder named after its memory."""
-    model = RuleModel(rule=answer)
+def make_rival(folder: Path, memory: str, n: int = 6, rule: Callable[[str, Sampling], str] = answer) -> Run:
+    """One run, in a folder named after its memory; every role says what the rule says."""
+    model = RuleModel(rule=rule)
     bench = HostileBenchmark(n)
     options = {"curator": Curator(model), "gate": "judge"} if memory == "jitmem" else {}
     return run_stream(

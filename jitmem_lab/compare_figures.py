@@ -19,13 +19,15 @@ COLOURS = (
     "#bcbd22",
 )
 """One a system; from the eleventh on they come again, dashed."""
+BANDED = 4
+"""Curves up to which each has its band; more would cover each other, and the tables have intervals."""
 
 
 def curve_figures(comparison: Comparison) -> list[Any]:
     """A plotly figure a model, benchmark and split: success so far over the stream, one line a system.
 
     Lines are means over orders, bands reach from the lowest to the highest order (of a single one: its 95 %
-    Wilson interval). Errors are left out.
+    Wilson interval) unless there are more than `BANDED` lines. Errors are left out.
     """
     figures = []
     for place in dict.fromkeys(group.place for group in comparison.groups):
@@ -43,25 +45,26 @@ def curve_figure(runs: Sequence[Run]) -> Any:
 
 
 def _figure(curves: Sequence[tuple[str, Curve]], title: str = "") -> Any:
-    """Named curves with their bands; one without a point is left out."""
+    """Named curves, few of them with their bands; one without a point is left out."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
+    curves = [(name, curve) for name, curve in curves if curve.played]
     for number, (name, curve) in enumerate(curves):
-        if not curve.played:
-            continue
         colour = COLOURS[number % len(COLOURS)]
-        figure.add_scatter(
-            x=curve.played + curve.played[::-1],
-            y=[100 * v for v in curve.high] + [100 * v for v in curve.low[::-1]],
-            fill="toself",
-            fillcolor=colour,
-            opacity=0.1,
-            line_width=0,
-            hoverinfo="skip",
-            showlegend=False,
-            legendgroup=str(number),
-        )
+        if len(curves) <= BANDED:
+            figure.add_scatter(
+                x=curve.played + curve.played[::-1],
+                y=[100 * v for v in curve.high] + [100 * v for v in curve.low[::-1]],
+                mode="lines",
+                fill="toself",
+                fillcolor=colour,
+                opacity=0.1,
+                line_width=0,
+                hoverinfo="skip",
+                showlegend=False,
+                legendgroup=str(number),
+            )
         figure.add_scatter(
             x=curve.played,
             y=[100 * v for v in curve.mean],
@@ -78,6 +81,7 @@ def _figure(curves: Sequence[tuple[str, Curve]], title: str = "") -> Any:
         margin={"l": 60, "r": 20, "t": 40 if title else 20, "b": 50},
         height=400 if title else 360,
         template="plotly_white",
+        hovermode="x unified",
         legend={"groupclick": "togglegroup"},
     )
     return figure

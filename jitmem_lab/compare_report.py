@@ -129,7 +129,8 @@ def compare_sections(
             "curves",
             "Success over the stream",
             "Share of successes among the games so far: mean over the orders that got as far, with a band "
-            "from the lowest to the highest (where there is one order, its 95 % Wilson interval).",
+            "from the lowest to the highest (where there is one order, its 95 % Wilson interval) where no "
+            "more than four systems stand together.",
             figures=curve_figures(comparison),
         ),
         Section(

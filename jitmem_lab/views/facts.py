@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
-from ..runs import Run
 from .following import Follower
 
 NEWEST = 20
@@ -163,14 +162,6 @@ class Writes(Follower):
         elif isinstance(raw.get("change"), dict):
             self.changes[key] = raw["change"]
             self.errors.pop(key, None)
-
-
-def read_facts(run: Run) -> tuple[Facts, Writes]:
-    """All facts of a run, and what memory did."""
-    facts, writes = Facts.of(run), Writes.of(run)
-    facts.refresh()
-    writes.refresh()
-    return facts, writes
 
 
 def added(*parts: Mapping[str, Tokens]) -> dict[str, Tokens]:

@@ -22,7 +22,7 @@ from jitmem_lab.analysis import (
     summary_text,
 )
 from jitmem_lab.benchmarks.base import Observation
-from jitmem_lab.compare_figures import curve_figure
+from jitmem_lab.compare_figures import BANDED, curve_figure
 from jitmem_lab.curation import Curator
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.execution import Executor
@@ -363,3 +363,12 @@ def test_a_newer_episode_is_refused_not_skipped(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="upgrade"):
         stream(tmp_path / "r", models(), ButtonBenchmark(2))
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("count", [1, BANDED, BANDED + 1])
+def test_bands_stand_where_they_do_not_cover_each_other(tmp_path: Path, count: int) -> None:
+    run = stream(tmp_path / "r", models(), ButtonBenchmark(6))
+    figure = curve_figure([run] * count)
+    bands = [trace for trace in figure.data if trace.fill == "toself"]
+    assert len(bands) == (count if count <= BANDED else 0)
+    assert len(figure.data) - len(bands) == count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,7 @@ from jitmem_lab.statistics import confusion, wilson
 from jitmem_lab.stream import run_stream
 from jitmem_lab.views.bank import TABS, BankView
 from jitmem_lab.views.bank_facts import kept_out, near_duplicates, reasons, uses
-from jitmem_lab.views.facts import Facts, Writes, added, read_facts, without_texts
+from jitmem_lab.views.facts import Facts, Writes, added, without_texts
 from jitmem_lab.views.judge import JudgeView, judged_of
 from jitmem_lab.views.live import LiveView
 from jitmem_lab.views.navigation import Navigation
@@ -42,6 +44,13 @@ from .doubles import ButtonBenchmark, RuleModel, demonstration
 
 pytestmark = pytest.mark.unit
 HOSTILE = '", "calls": [], "error": null, "usage": {"cached_calls": 9, "steps": [], "task": {"x": "<script>'
+
+
+def read_facts(run: Run) -> tuple[Facts, Writes]:
+    facts, writes = Facts.of(run), Writes.of(run)
+    facts.refresh()
+    writes.refresh()
+    return facts, writes
 
 
 def answer(text: str, sampling) -> str:
@@ -419,6 +428,12 @@ def test_the_pages_are_loaded_before_the_server_answers():
 
 def test_closed_pages_leave_the_servers_memory(run):
     """Sessions come and go; none stays, nor what it looked at, nor what it did again and again."""
+    with ThreadPoolExecutor(1) as aside:  # the tests' own thread may have a loop that runs already
+        aside.submit(_visit_and_leave, run).result()
+
+
+def _visit_and_leave(run: Run) -> None:
+    asyncio.set_event_loop(asyncio.new_event_loop())
     pn = pytest.importorskip("panel")
     client = pytest.importorskip("bokeh.client")
     from jitmem_lab.serve import SESSIONS, find_port, served

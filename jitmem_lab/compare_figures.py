@@ -23,6 +23,17 @@ BANDED = 4
 """Curves up to which each has its band; more would cover each other, and the tables have intervals."""
 
 
+def same_as(curves: Sequence[tuple[str, Curve]]) -> list[str]:
+    """For each named curve the name of an earlier one that it lies on and would hide; empty where none is."""
+    first: dict[tuple[tuple[float, ...], ...], str] = {}
+    found = []
+    for name, curve in curves:
+        shape = (tuple(curve.played), tuple(curve.mean))
+        found.append(first.get(shape, ""))
+        first.setdefault(shape, name)
+    return found
+
+
 def curve_figures(comparison: Comparison) -> list[Any]:
     """A plotly figure a model, benchmark and split: success so far over the stream, one line a system.
 
@@ -50,7 +61,7 @@ def _figure(curves: Sequence[tuple[str, Curve]], title: str = "") -> Any:
 
     figure = go.Figure()
     curves = [(name, curve) for name, curve in curves if curve.played]
-    for number, (name, curve) in enumerate(curves):
+    for number, ((name, curve), same) in enumerate(zip(curves, same_as(curves), strict=True)):
         colour = COLOURS[number % len(COLOURS)]
         if len(curves) <= BANDED:
             figure.add_scatter(
@@ -68,9 +79,10 @@ def _figure(curves: Sequence[tuple[str, Curve]], title: str = "") -> Any:
         figure.add_scatter(
             x=curve.played,
             y=[100 * v for v in curve.mean],
-            name=escape(name, 80),
+            name=escape(f"{name} (dots: the same as {same})" if same else name, 160),
             mode="lines+markers" if len(curve.played) < 30 else "lines",
-            line={"color": colour, "dash": "solid" if number < len(COLOURS) else "dash"},
+            line={"color": colour, "dash": "dot" if same else "solid" if number < len(COLOURS) else "dash"},
+            marker={"size": 3 if same else 6},
             legendgroup=str(number),
         )
     longest = max((len(curve.played) for _, curve in curves), default=0)

@@ -28,10 +28,12 @@ from .comparing import (
 )
 from .curves import curves
 from .diffing import KINDS
+from .keys import COMPARE_KEYS, Browser, keys_html
+from .naming import short_names
 from .plots import line_pane
 from .reading import Listed, find_again, no_run, no_runs
 from .row_table import RowTable
-from .theme import LIST_STYLE, page_theme
+from .theme import BUTTONS_STYLE, CHOICE_STYLE, LIST_STYLE, page_theme
 
 MOST = 6
 """Runs that are compared at a time."""
@@ -118,7 +120,7 @@ class Comparer(pn.viewable.Viewer):
 
         def choice(name: str) -> pn.widgets.RadioButtonGroup:
             return pn.widgets.RadioButtonGroup.from_param(
-                self.param[name], label="", description=None, align="end", stylesheets=[_BUTTONS]
+                self.param[name], label="", description=None, align="end", stylesheets=[BUTTONS_STYLE]
             )
 
         def button(label: str, does: Any) -> pn.widgets.Button:
@@ -131,7 +133,7 @@ class Comparer(pn.viewable.Viewer):
             label="Runs",
             description=None,
             max_items=MOST,
-            stylesheets=[_CHOICE],
+            stylesheets=[CHOICE_STYLE],
             sizing_mode="stretch_width",
         )
         self._tabs, self._kind = choice("tab"), choice("diff")
@@ -143,6 +145,7 @@ class Comparer(pn.viewable.Viewer):
             description=None,
             placeholder="words of the task",
             sizing_mode="stretch_width",
+            css_classes=["jm-filter"],
         )
         self._base = select("base", "Compared with", 240)
         self._bank = select("bank", "Whose traces", 320)
@@ -150,10 +153,16 @@ class Comparer(pn.viewable.Viewer):
         self._reload = button("Reload", self.reload)
         self._count = button("Count tokens", self._tokens)
         self._count.align = "start"
-        self._moves = [
-            button(label, lambda by=by: self.move(by)) for label, by in (("‹ Previous", -1), ("Next ›", 1))
-        ]
-        self._head, self._note = pane(), pane()
+        self._help = button("Keys ?", self._turn_keys)
+        self._help.width = 75
+        moves = (("‹ Previous", -1), ("Next ›", 1))
+        self._moves = {
+            tab: [button(label, lambda by=by: self.move(by)) for label, by in moves]
+            for tab in ("tasks", "trace")
+        }
+        self._browser = Browser(self._told)
+        self._head, self._note, self._keys = pane(), pane(), pane()
+        self._keys.visible = False
         self._overview, self._costs, self._differ = pane(), pane(), pane()
         self._curve = line_pane()
         self._curve.height = 360
@@ -162,10 +171,10 @@ class Comparer(pn.viewable.Viewer):
         rows = {"margin": 0, "sizing_mode": "stretch_width"}
         about = pn.Column(self._overview, self._curve, self._costs, self._count, self._differ, **rows)
         tasks = pn.Column(
-            pn.Row(self._which, self._text, *self._moves, **rows), self._tasks.pane, self._beside, **rows
+            pn.Row(self._which, self._text, *self._moves["tasks"], **rows), self._tasks.pane, self._beside, **rows
         )
         traces = pn.Column(
-            pn.Row(self._bank, **rows),
+            pn.Row(self._bank, *self._moves["trace"], **rows),
             self._traces.pane,
             pn.Row(self._lefts, self._rights, **rows),
             self._figure,
@@ -174,21 +183,44 @@ class Comparer(pn.viewable.Viewer):
         self._parts = {"runs": about, "tasks": tasks, "trace": traces}
 
     def __panel__(self) -> pn.viewable.Viewable:
-        choice = pn.Row(self._runs, self._base, self._reload, sizing_mode="stretch_width")
+        choice = pn.Row(self._runs, self._base, self._reload, self._help, sizing_mode="stretch_width")
         views = pn.Row(self._tabs, self._kind, self._whole, sizing_mode="stretch_width")
         return pn.Column(
             self._head,
             choice,
             views,
             self._note,
+            self._keys,
             *self._parts.values(),
+            self._browser,
             sizing_mode="stretch_width",
             margin=10,
+            css_classes=["jm-view"],
         )
 
     def move(self, by: int) -> None:
-        """Go to the next task of the list (1) or the previous one (-1); stays where there is none."""
-        self.task = self._tasks.beside(self.task, by) or self.task
+        """Go to the next task or trace of the list (1) or the one before (-1); stays where there is none."""
+        if self.tab == "tasks":
+            self.task = self._tasks.beside(self.task, by) or self.task
+        elif self.tab == "trace" and (other := self._traces.beside(str(self.trace), by)) is not None:
+            self.trace = int(other)
+
+    def _told(self, message: dict[str, Any]) -> None:
+        """Do what a key asks for."""
+        what = message.get("do")
+        if what in ("next", "previous"):
+            self.move(1 if what == "next" else -1)
+        elif what == "whole":
+            self.full = not self.full
+        elif what == "reload":
+            self.reload()
+        elif what == "keys":
+            self._turn_keys()
+
+    def _turn_keys(self) -> None:
+        """Show or hide what the keys do."""
+        self._keys.object = keys_html(COMPARE_KEYS)
+        self._keys.visible = not self._keys.visible
 
     def reload(self) -> None:
         """Look for new runs and new episodes."""
@@ -206,6 +238,7 @@ class Comparer(pn.viewable.Viewer):
             inspector: Address of the inspector, for links to it.
         """
         self._inspector = inspector
+        self._browser.everywhere = True
         asked = parse_qs(location.search.lstrip("?"))
         problems: list[str] = []
         chosen: dict[str, Any] = {}
@@ -368,12 +401,13 @@ class Comparer(pn.viewable.Viewer):
     def _draw_tasks(self) -> None:
         if self._new("tasks", (self.which, self.text)):
             frame = task_frame(self._sides, self._names, self.which, self.text)
-            self._tasks.fill(frame, {side.name: 150 for side in self._sides})
+            titles = short_names([side.name for side in self._sides])
+            widths = {name: max(110, 34 + 8 * len(title)) for name, title in titles.items()}
+            self._tasks.fill(frame, widths, titles)
         if self.task not in self._names and not self.task and self._tasks.keys():
             self.task = self._tasks.keys()[0]
         self._tasks.choose(self.task)
-        for button, by in zip(self._moves, (-1, 1), strict=True):
-            button.disabled = self._tasks.beside(self.task, by) is None
+        self._allow(self._tasks, self.task)
         if not self._new("task", (self.task, self.diff, self.full)):
             return
         key = self._names.get(self.task)
@@ -395,6 +429,7 @@ class Comparer(pn.viewable.Viewer):
         if self.trace is None and keys:
             self.trace = int(keys[0])
         self._traces.choose(str(self.trace))
+        self._allow(self._traces, str(self.trace))
         rows = [] if self.trace is None else side.by_trace.get(self.trace, [])
         shown = [*rows[:OFFERED], *(r for r in rows[OFFERED:] if r.position in (self.left, self.right))]
         offered = {
@@ -407,6 +442,11 @@ class Comparer(pn.viewable.Viewer):
             self._offer(name, offered, other)
         if self._new("figure", (self.bank, self.trace, self.left, self.right, self.diff, self.full)):
             self._figure.object = self._pair(side, bool(rows))
+
+    def _allow(self, table: RowTable, key: str) -> None:
+        """Previous and Next work where there is something to go to."""
+        for button, by in zip(self._moves[self.tab], (-1, 1), strict=True):
+            button.disabled = table.beside(key, by) is None
 
     def _offer(self, name: str, options: Any, first: Any) -> None:
         """Offer options; what is chosen stays if it is one, else it is the first."""
@@ -441,17 +481,6 @@ class Comparer(pn.viewable.Viewer):
 
 
 _MARKS = {"success": "✓", "failure": "✗", "error": "!"}
-
-_BUTTONS = """
-.bk-btn { background: transparent !important; color: inherit !important;
-  border: 1px solid rgba(128,128,128,.45) !important; box-shadow: none !important; }
-.bk-btn.bk-active { background: rgba(47,127,224,.25) !important; font-weight: 600; }
-"""
-_CHOICE = """
-.choices__inner, .choices__input { background: transparent !important; color: inherit !important; }
-.choices__list--dropdown { background: var(--design-surface-color, Canvas) !important; }
-.choices__list--dropdown .is-highlighted { background: rgba(128,128,128,.25) !important; }
-"""
 
 
 def compare_page(runs: Sequence[str | Path | Run]) -> Comparer:

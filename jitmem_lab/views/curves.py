@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compare_figures import COLOURS
+from ..compare_figures import COLOURS, same_as
 from ..comparison import Comparison
 from ..render import escape
 from ..statistics import learning_curve
@@ -19,8 +19,8 @@ def curves(comparison: Comparison) -> Any:
 
     figure = go.Figure()
     longest = 0
-    for number, group in enumerate(comparison.groups):
-        curve = learning_curve(group.streams)
+    lines = [(group.label, learning_curve(group.streams)) for group in comparison.groups]
+    for number, ((label, curve), same) in enumerate(zip(lines, same_as(lines), strict=True)):
         at = thin(len(curve.played))
         if not at:
             continue
@@ -33,9 +33,10 @@ def curves(comparison: Comparison) -> Any:
         figure.add_scatter(
             x=x,
             y=[100 * curve.mean[i] for i in at],
-            name=escape(group.label, 60),
+            name=escape(f"{label} (dots: the same as {same})" if same else label, 120),
             mode="lines+markers" if len(at) < 30 else "lines",
-            line_color=colour,
+            line={"color": colour, "dash": "dot" if same else "solid"},
+            marker={"size": 3 if same else 6},
             **own,
         )
     figure.update_layout(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import panel as pn
@@ -23,7 +23,16 @@ KEYS = {
     "r": "look for new runs and episodes",
     "?": "show or hide these keys",
 }
-"""What the keys do."""
+"""What the keys do in the inspector."""
+COMPARE_KEYS = {
+    "n, j or →": "next task, or next trace",
+    "p, k or ←": "the one before",
+    "/": "to the words of the task; Enter applies them, Escape leaves them",
+    "w": "long texts whole, or cut",
+    "r": "look for new runs and episodes",
+    "?": "show or hide these keys",
+}
+"""What they do in a comparison."""
 
 
 SCRIPT = r"""
@@ -176,10 +185,10 @@ export function render({model, el}) {
 """
 
 
-def keys_html() -> str:
+def keys_html(keys: Mapping[str, str] = KEYS) -> str:
     """The keys as a table."""
     rows = "".join(
-        f"<tr><td><b>{escape(key)}</b></td><td>{escape(does)}</td></tr>" for key, does in KEYS.items()
+        f"<tr><td><b>{escape(key)}</b></td><td>{escape(does)}</td></tr>" for key, does in keys.items()
     )
     return page(f'<div class="note"><table>{rows}</table></div>')
 

@@ -37,15 +37,20 @@ class RowTable:
         )
         self.pane.on_click(lambda event: self._picked(self._keys[event.row]))
 
-    def fill(self, frame: pd.DataFrame, widths: Mapping[str, int]) -> None:
+    def fill(
+        self, frame: pd.DataFrame, widths: Mapping[str, int], titles: Mapping[str, str] | None = None
+    ) -> None:
         """Show other rows.
 
         Args:
             frame: The rows, with texts as cells and unique keys as index.
             widths: Of columns, in pixels; the others share the rest.
+            titles: What stands above columns instead of their names, which are told to who points there.
         """
+        short = {name: title for name, title in (titles or {}).items() if title != name}
         self._keys = [str(key) for key in frame.index]
         self.pane.visible = len(frame) > 0
+        self.pane.param.update(titles=short, header_tooltips={name: name for name in short})
         self.pane.param.update(value=frame, widths=dict(widths), selection=[], page=1)
 
     def keys(self) -> list[str]:

@@ -16,6 +16,17 @@ html, body { background: light-dark(#ffffff, #16191d); }
 # The arrow that Panel draws is black in every theme; the browser's own follows it.
 LIST_STYLE = "select.bk-input { appearance: auto !important; background-image: none !important; }"
 
+BUTTONS_STYLE = """
+.bk-btn { background: transparent !important; color: inherit !important;
+  border: 1px solid rgba(128,128,128,.45) !important; box-shadow: none !important; }
+.bk-btn.bk-active { background: rgba(47,127,224,.25) !important; font-weight: 600; }
+"""
+CHOICE_STYLE = """
+.choices__inner, .choices__input { background: transparent !important; color: inherit !important; }
+.choices__list--dropdown { background: var(--design-surface-color, Canvas) !important; }
+.choices__list--dropdown .is-highlighted { background: rgba(128,128,128,.25) !important; }
+"""
+
 # Panel's theme is made for a light page.
 TABLE_STYLE = """
 :host { --line: rgba(128,128,128,.32); }

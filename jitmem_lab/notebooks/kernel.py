@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ipykernel.kernelspec import make_ipkernel_cmd
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
@@ -73,6 +73,19 @@ def check_kernel(name: str | None) -> str:
     return name
 
 
+def specs_manager() -> KernelSpecManager:
+    """What knows the installed kernels, and `OWN`."""
+    return _Specs()
+
+
+def last_line(log: IO[bytes]) -> str:
+    """Last line of a kernel's log that says something of its own."""
+    log.seek(0)
+    lines = log.read()[-4000:].decode(errors="replace").strip().splitlines()
+    said = [line for line in lines if not re.search("CurveZMQ|TCP transport|encrypt", line)]
+    return said[-1] if said else ""
+
+
 class Watch:
     """What goes on in a notebook run, shared by the client, the status file and the signal handler.
 
@@ -98,10 +111,7 @@ class Watch:
 
     def last_words(self) -> str:
         """Last line that the kernel process itself wrote to its standard error."""
-        self.kernel_log.seek(0)
-        lines = self.kernel_log.read()[-4000:].decode(errors="replace").strip().splitlines()
-        said = [line for line in lines if not re.search("CurveZMQ|TCP transport|encrypt", line)]
-        return said[-1] if said else ""
+        return last_line(self.kernel_log)
 
     def signal_kernel(self, number: int) -> None:
         """Send a signal to the kernel and all that it started."""

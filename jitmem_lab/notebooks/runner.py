@@ -283,6 +283,10 @@ class _Run:
         except DeadKernelError:
             words = watch.last_words()
             state, error = "killed", "its kernel died" + (f" ({clean_text(words, 300)})" if words else "")
+        except UserError as e:  # of the kernel's provisioner: nothing has run
+            error, raised = clean_text(str(e), 1000), UserError
+        except InfrastructureError as e:
+            error = clean_text(str(e), 1000)
         except RuntimeError as e:
             words = watch.last_words() or str(e)
             error = f"its kernel did not start ({clean_text(words, 300)})"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .accounting import account
+from .frames import frame
 from .records import Episode, content_hash
 from .statistics import confusion, wilson
 
@@ -47,9 +48,7 @@ def episode_row(episode: Episode) -> dict[str, Any]:
 
 def episode_frame(episodes: Iterable[Episode]) -> pd.DataFrame:
     """One row an episode, in stream order."""
-    import pandas as pd
-
-    return pd.DataFrame([episode_row(episode) for episode in episodes])
+    return frame([episode_row(episode) for episode in episodes])
 
 
 def results_table(episodes: Iterable[Episode]) -> str:
@@ -189,9 +188,7 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
 
 def summary_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """The summary table as a frame of formatted figures, one row a run."""
-    import pandas as pd
-
-    return pd.DataFrame(summary_rows(runs)).set_index("memory")
+    return frame(summary_rows(runs)).set_index("memory")
 
 
 def summary_text(runs: Sequence[Run], names: Sequence[str] = ()) -> str:

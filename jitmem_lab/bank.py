@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .bank_store import FACTS, decode, encode, explained, open_store, transaction
 from .errors import InfrastructureError, UserError
+from .frames import frame
 from .records import Trajectory
 from .retrieval import EPSILON, K1, B, BM25Index, Contribution, SearchResult, load_index, save_index
 
@@ -199,8 +200,6 @@ class MemoryBank:
 
     def frame(self) -> pd.DataFrame:
         """One row a trace: id, key, task, number of steps, outcome, reward, `added`, `label_…` columns."""
-        import pandas as pd
-
         with self._reading():
             rows = self._db.execute("SELECT id, key, facts, labels, added FROM traces ORDER BY id").fetchall()
         columns = ["id", "key", *FACTS, "added"]
@@ -209,8 +208,8 @@ class MemoryBank:
             | {f"label_{name}": value for name, value in json.loads(labels).items()}
             for number, key, facts, labels, added in rows
         ]
-        frame = pd.DataFrame(data) if data else pd.DataFrame(columns=columns)
-        return frame[columns + [name for name in frame.columns if name not in columns]]
+        found = frame(data, None if data else columns)
+        return found[columns + [name for name in found.columns if name not in columns]]
 
     def refresh(self) -> int:
         """Take in what others have appended; the number of traces now. `search` does it by itself."""

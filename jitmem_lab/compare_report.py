@@ -22,6 +22,7 @@ from .compare_tables import (
 )
 from .comparison import Comparison
 from .errors import UserError
+from .frames import frame
 from .memories import NAMES
 from .report import Section
 
@@ -151,7 +152,5 @@ def compare_sections(
 
 def cautions_table(comparison: Comparison) -> pd.DataFrame:
     """Leaks, controls and lenient settings, and which runs have them."""
-    import pandas as pd
-
     rows = [{"caution": text, "of": "; ".join(who)} for text, who in comparison.cautions().items()]
-    return pd.DataFrame(rows)
+    return frame(rows)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .accounting import Prices, cost_rows, per_task
 from .comparison import Comparison, Group, Replicate
+from .frames import frame
 from .prompt_prefixes import PrefixShare, prefix_rows
 from .published import BENCHMARKS, GPT, Published, check_executors, find, heading
 from .statistics import (
@@ -31,9 +32,7 @@ NONE = "–"
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(rows)
+    return frame(rows)
 
 
 def percent(number: float | None, digits: int = 1) -> str:

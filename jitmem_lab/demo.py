@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from .runs import Run
@@ -46,8 +50,23 @@ def main(games: int = 20, split: str = "generated_seen", model: str = "smol", ou
     print(f"  {page}\n    the payload of each game beside the traces it came from (open it in a browser)")
     print(f"  {notebook}\n    the same, as a notebook to go on from")
     for run in runs:
-        print(f"  {run.path}\n    jitmem runs show {run.path}")
+        print(f"  {run.path}\n    {program()} runs show {quote(str(run.path))}")
+    print(f"\nThe first payload beside its traces, in your browser:\n  {serving(folder)}")
     return 0
+
+
+def serving(folder: Path) -> str:
+    """The command that opens the dashboards on a folder of runs, ready to be typed here."""
+    return f"{program()} serve {quote(str(folder))} --show"
+
+
+def program() -> str:
+    """How this program is called from here: by its name where the shell finds it, else by its path."""
+    here = Path(sys.argv[0])
+    found = shutil.which("jitmem")
+    if here.name != "jitmem" or (found is not None and Path(found).resolve() == here.resolve()):
+        return "jitmem"
+    return quote(os.path.relpath(here))
 
 
 def verdict(runs: list[Run]) -> str:

@@ -16,6 +16,7 @@ from .embedding import Embedder, load_embedder
 from .errors import UserError
 from .evaluation import EvalConfig, make_benchmark, make_curator, make_executor, make_memory
 from .execution import plan_payload
+from .frames import frame
 from .memories.jitmem import JitMemory
 from .models import load_model
 from .models.base import ChatModel
@@ -197,13 +198,11 @@ class Explorer:
 
     def tasks(self) -> pd.DataFrame:
         """The tasks to pick from."""
-        import pandas as pd
-
         rows = [
             {"task_id": t.task_id, "type": t.task_type, "description": t.description}
             for t in self.known_tasks
         ]
-        return pd.DataFrame(rows)
+        return frame(rows)
 
     def pick(self, task: int | str) -> Task:
         """Turn to a task, by its row in `tasks()` or its id."""
@@ -276,7 +275,6 @@ class Explorer:
         Raises:
             UserError: Traces are found in another way than by BM25, so that there is no such score.
         """
-        import pandas as pd
 
         if self.config.retrieval != "bm25":
             raise UserError(
@@ -288,7 +286,7 @@ class Explorer:
         shown = [trace.trace_id for trace in recall.traces]
         wide = len(shown) + recall.self_excluded
         terms = self.memory.bank.explain(self.task.retrieval_key, k=max(wide, 1))
-        return pd.DataFrame([term._asdict() for term in terms if term.id in shown])
+        return frame([term._asdict() for term in terms if term.id in shown])
 
     def _with(self, **changes: Any) -> EvalConfig:
         known = {name: value for name, value in changes.items() if value is not None}
@@ -431,7 +429,6 @@ class Explorer:
 
     def compare(self, last: int | None = None) -> pd.DataFrame:
         """All attempts so far, or the last ones only, one row each."""
-        import pandas as pd
 
         rows = []
         for attempt in self.attempts[-last if last else None :]:
@@ -443,7 +440,7 @@ class Explorer:
             row |= {"tokens": used.prompt_tokens + used.completion_tokens, "payload": attempt.recall.payload}
             rows.append({"try": attempt.number} | row)
         whole = [name for name in ("k", "steps") if any(name in row for row in rows)]
-        return pd.DataFrame(rows).astype(dict.fromkeys(whole, "Int64"))
+        return frame(rows).astype(dict.fromkeys(whole, "Int64"))
 
     def close(self) -> None:
         """End the environments, and free the models that were loaded here and the copy of the bank."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
 from .files import append_line
+from .frames import frame
 from .memories.items import ItemStore, Past
 from .records import to_json
-from .render import escape
+from .render import clean_text, escape
 from .runs import RunLock
 
 if TYPE_CHECKING:
@@ -51,10 +52,8 @@ def history_frame(run: Run) -> pd.DataFrame:
     Raises:
         UserError: The run's memory writes no items.
     """
-    import pandas as pd
-
     rows = [tuple(row.values()) for row in history_rows(run)]
-    return pd.DataFrame(rows, columns=list(HISTORY)).astype({"position": "Int64", "item": "Int64"})
+    return frame(rows, HISTORY).astype({"position": "Int64", "item": "Int64"})
 
 
 def history_rows(run: Run) -> list[dict[str, Any]]:
@@ -81,14 +80,12 @@ def memory_frame(run: Run, at: int | None = None) -> pd.DataFrame:
     Raises:
         UserError: The run's memory writes no items, or there is no write `at` yet.
     """
-    import pandas as pd
-
     rows = [
         {name: row[name] for name in _COLUMNS}
         | {f"data.{name}": value for name, value in row["data"].items()}
         for row in memory_rows(run, at)
     ]
-    return pd.DataFrame(rows, columns=None if rows else list(_COLUMNS)).astype({"position": "Int64"})
+    return frame(rows, None if rows else _COLUMNS).astype({"position": "Int64"})
 
 
 def memory_rows(run: Run, at: int | None = None) -> list[dict[str, Any]]:
@@ -141,7 +138,10 @@ def memory_html(run: Run, at: int | None = None) -> str:
         items, writes = store.items(at=at), store.writes()
         changes = [past for past in store.history() if past.write <= at]
     places = _positions(run)
-    where = {number: _where(key, places) for number, key, _ in writes}
+    tasks = {change.write: taught for change in changes if (taught := taught_by(change.before, change.after))}
+    where = {
+        number: escape(said_of(key, places.get(key), tasks.get(number, "")), 200) for number, key, _ in writes
+    }
     shown = items[-SHOWN_ITEMS:]
     past: dict[int, list[Past]] = {item.id: [] for item in shown}
     for change in changes:
@@ -149,13 +149,13 @@ def memory_html(run: Run, at: int | None = None) -> str:
     rows = []
     for item in shown:
         *earlier, last = past[item.id]
-        story = [f"<li>{one.op}, {where[one.write]}{_fields(one.after)}</li>" for one in earlier]
+        story = [f"<li>{one.op}, {where[one.write]}{fields_html(one.after)}</li>" for one in earlier]
         story.append(f"<li>{last.op}, {where[last.write]}</li>")
         title = f"{len(story)}, last {where[last.write]}"
         cells = (
             str(item.id),
             escape(item.kind, 80),
-            _fields(item.data),
+            fields_html(item.data),
             f"<details><summary>{title}</summary><ol>{''.join(story)}</ol></details>",
         )
         rows.append("<tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells) + "</tr>")
@@ -174,13 +174,39 @@ _CELL = "text-align:left;vertical-align:top;padding:2px 8px;border-bottom:1px so
 _TEXT = "white-space:pre-wrap;font:inherit;color:inherit;background:none"
 
 
-def _where(key: str, places: Mapping[str, int]) -> str:
-    """Which episode wrote, for a reader."""
-    return f"episode {places[key]}" if key in places else escape(key, 40)
+def taught_by(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    """The task that a change was written after, as far as its fields tell: its sentence, else its id."""
+    if after is None:
+        return ""
+    if before is None and (told := after.get("task") or after.get("query")):
+        return str(told)
+    old, new = (
+        [*one.get("task_ids", []), *([one["task_id"]] if one.get("task_id") else [])]
+        for one in (before or {}, after)
+    )
+    added = [str(one) for one in new if one not in old]
+    return added[0] if len(added) == 1 else ""
 
 
-def _fields(data: Mapping[str, Any] | None) -> str:
-    """An item's fields, one a line."""
+def said_of(key: str, position: int | None, task: str = "") -> str:
+    """Who wrote, for a reader: an episode by its place, a demonstration with its task, a hand.
+
+    Args:
+        key: Key of the write.
+        position: Place in the stream of its episode, None where it has none.
+        task: Of which task it was, see `taught_by`.
+    """
+    if position is not None:
+        return f"episode {position}"
+    if key.startswith("warm:"):
+        return "a demonstration" + (f" of “{clean_text(task, 120)}”" if task else "")
+    if key.startswith("undo:"):
+        return f"by hand: write {key.split(':')[1]} taken back"
+    return key if len(key) <= 40 else f"{key[:40]}…"
+
+
+def fields_html(data: Mapping[str, Any] | None) -> str:
+    """Fields of an item or of a note, one a line, as HTML."""
     return "".join(
         f"<div><b>{escape(name, 80)}</b> {_value(value)}</div>" for name, value in (data or {}).items()
     )
@@ -189,7 +215,7 @@ def _fields(data: Mapping[str, Any] | None) -> str:
 def _value(value: Any) -> str:
     """A text as it is, a list item by item, anything else as JSON."""
     if isinstance(value, dict):
-        return _fields(value)
+        return fields_html(value)
     if isinstance(value, list):
         return f"<ol>{''.join(f'<li>{_value(one)}</li>' for one in value)}</ol>"
     return f'<code style="{_TEXT}">{escape(value if isinstance(value, str) else json.dumps(value))}</code>'

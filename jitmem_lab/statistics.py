@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from .errors import UserError
+from .frames import frame
 from .records import Episode
 
 if TYPE_CHECKING:
@@ -286,7 +287,6 @@ def wins_losses(pairs: Pairs, descriptions: Mapping[TaskKey, str] | None = None)
     `better` is a or b; where they won equally often, both if they won every pair, neither if none, else
     equal. Most instructive rows first: tasks that only one of them wins.
     """
-    import pandas as pd
 
     rows = []
     for column, key in enumerate(pairs.tasks):
@@ -308,9 +308,9 @@ def wins_losses(pairs: Pairs, descriptions: Mapping[TaskKey, str] | None = None)
             }
         )
     columns = ["benchmark", "split", "task_id", "trial", "task", "pairs", "a", "b", "better"]
-    frame = pd.DataFrame(rows, columns=columns)
-    gap = (frame["b"] - frame["a"]).abs()
-    return frame.assign(gap=gap).sort_values("gap", ascending=False, kind="stable").drop(columns="gap")
+    found = frame(rows, columns)
+    gap = (found["b"] - found["a"]).abs()
+    return found.assign(gap=gap).sort_values("gap", ascending=False, kind="stable").drop(columns="gap")
 
 
 class Confusion(NamedTuple):

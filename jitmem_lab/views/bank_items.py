@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import html
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,22 +12,28 @@ import panel as pn
 import param
 
 from ..errors import UserError
-from ..render import escape, short_repr
+from ..render import clean_text, escape
 from ..runs import Run
 from .choosing import html_pane
+from .diffing import STYLE as DIFF_STYLE
+from .diffing import diff_html
 from .paging import Column, Pager
-from .style import page
+from .style import facts, fold, page
 
 _COLUMNS = (
     Column("write", True),
     Column("after episode"),
     Column("what was done"),
     Column("item"),
-    Column("before"),
-    Column("after"),
+    Column("what it says, or how it changed"),
     Column("kept with the write"),
 )
-_LONG = 400
+_LONG = 600
+"""Characters of an item or a note beyond which it is folded."""
+_STYLE = """
+.jm .change { min-width: 30em; } .jm .change .diff td { padding: 0 6px; max-width: none; }
+.jm td.said { max-width: 26em; }
+"""
 
 
 def has_items(run: Run) -> bool:
@@ -89,7 +97,9 @@ class ItemsPart(pn.viewable.Viewer):
             self.param.at, description=None, width=140, placeholder="now"
         )
         self._held, self._head = html_pane(), html_pane()
-        self._history = Pager(_COLUMNS, self._cells, "Nothing has been written yet.", html_pane())
+        changes = html_pane()
+        changes.stylesheets = [*changes.stylesheets, DIFF_STYLE + _STYLE]
+        self._history = Pager(_COLUMNS, self._cells, "Nothing has been written yet.", changes)
 
     def __panel__(self) -> pn.viewable.Viewable:
         return pn.Column(self._at, self._held, self._head, self._history, sizing_mode="stretch_width")
@@ -121,21 +131,66 @@ class ItemsPart(pn.viewable.Viewer):
             self._held.object = page(f'<p class="empty">{escape(error, 400)}</p>')
 
     def _cells(self, past: dict[str, Any]) -> list[str]:
+        from ..item_frames import said_of, taught_by
+
         key, number, note = str(past["key"]), past["item"], past["note"]
-        where = "a demonstration" if key.startswith("warm:") else escape(key, 40)
+        before, after = (_fields(past[name]) for name in ("before", "after"))
         if isinstance(past["position"], int):
             where = self._place(past["position"])
+        else:
+            where = escape(said_of(key, None, taught_by(before, after)), 200)
         item = f"{escape(past['kind'], 40)} {number}" if isinstance(number, int) else ""
         return [
             str(past["write"]),
             where,
             escape(past["op"], 20),
             item,
-            _data(past["before"]),
-            _data(past["after"]),
-            escape(short_repr(note, depth=3, text=200), _LONG) if note else "",
+            change_html(before, after),
+            _folded(note) if isinstance(note, dict) and note else "",
         ]
 
 
-def _data(value: Any) -> str:
-    return escape(short_repr(value, depth=3, text=160, items=8), _LONG) if isinstance(value, dict) else ""
+def change_html(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
+    """An item as it came or went, or the fields that changed as a diff."""
+    if before is None or after is None:
+        found = before if after is None else after
+        return "" if found is None else f'<div class="change">{_folded(found)}</div>'
+    names = list(dict.fromkeys([*before, *after]))
+    other = [name for name in names if before.get(name) != after.get(name)]
+    old, new = (lines({name: one[name] for name in other if name in one}) for one in (before, after))
+    same = ", ".join(name for name in names if name not in other)
+    told = facts(f"as before: {escape(same, 300)}") if same else ""
+    return f'<div class="change">{diff_html(old, new, "unified")}{told}</div>'
+
+
+def lines(data: dict[str, Any], indent: str = "") -> str:
+    """Fields as text, one a line or more: lists item by item, what is inside further in."""
+    found = []
+    for name, value in data.items():
+        if isinstance(value, dict):
+            found += [f"{indent}{name}:", lines(value, f"{indent}  ")]
+        elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
+            for number, one in enumerate(value, 1):
+                found += [lines({f"{name} {number}": one}, indent)]
+        elif isinstance(value, list):
+            found.append(f"{indent}{name}: {', '.join(map(str, value))}")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, default=str)
+            found.append(f"{indent}{name}: {text}")
+    return "\n".join(line for line in found if line)
+
+
+def _folded(data: dict[str, Any]) -> str:
+    """Fields one a line, folded where they are long."""
+    from ..item_frames import fields_html
+
+    text = lines(data)
+    if len(text) <= _LONG:
+        return fields_html(data)
+    excerpt = clean_text(" ".join(text[:140].split()), None)
+    return fold(f"{html.escape(excerpt)}… {facts(f'{len(text):,} characters')}", fields_html(data))
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """An item's fields out of a frame, where what is missing may be NaN."""
+    return value if isinstance(value, dict) else None

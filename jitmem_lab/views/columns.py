@@ -113,10 +113,9 @@ def _traces(
     written = any(one.kind != "trace" for one in sources)
     title, of = "Retrieved traces", f"{len(sources):,} of {recall.bank_size:,} in the bank"
     if written:
-        title, of = (
-            "Shown by memory",
-            f"{_count(len(sources), 'item')}, after {_count(written_before(episode), 'write')}",
-        )
+        before = written_before(episode)
+        title, of = "Shown by memory", _count(len(sources), "item")
+        of += "" if before is None else f", after {_count(before, 'write')}"
     parts = [f"<h2>{title} {facts(of)}</h2>"]
     if recall.query:
         parts.append(f'<div class="facts">searched for {code(recall.query)}</div>')

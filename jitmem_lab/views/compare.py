@@ -171,7 +171,10 @@ class Comparer(pn.viewable.Viewer):
         rows = {"margin": 0, "sizing_mode": "stretch_width"}
         about = pn.Column(self._overview, self._curve, self._costs, self._count, self._differ, **rows)
         tasks = pn.Column(
-            pn.Row(self._which, self._text, *self._moves["tasks"], **rows), self._tasks.pane, self._beside, **rows
+            pn.Row(self._which, self._text, *self._moves["tasks"], **rows),
+            self._tasks.pane,
+            self._beside,
+            **rows,
         )
         traces = pn.Column(
             pn.Row(self._bank, *self._moves["trace"], **rows),

@@ -11,7 +11,7 @@ _PARTS = re.compile(r"[/_\s.-]*[^/_\s.-]+")
 
 
 def short_names(names: Sequence[str], longest: int = LONGEST) -> dict[str, str]:
-    """What tells each of some different names from the others, by name, and as much more as there is room for.
+    """What tells each of some different names from the others, by name, and more of it where there is room.
 
     All are shown whole if all fit. Else what all begin with is left out; else only as many parts behind it
     are kept as are needed; else the middle is cut, and where even that leaves two alike, they are numbered.

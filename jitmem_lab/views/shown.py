@@ -70,9 +70,12 @@ def shown(episode: Episode, run: Run | None) -> tuple[Shown, ...]:
         return found  # as far as the record goes
 
 
-def written_before(episode: Episode) -> int:
-    """The number of the last write that the episode's recall could see."""
-    return episode.recall.bank_size if episode.snapshot is None else episode.snapshot
+def written_before(episode: Episode) -> int | None:
+    """The number of the last write that the episode's recall could see; None where the record doesn't tell.
+
+    `recall.bank_size` doesn't: that is the number of items, of which a write may make several or none.
+    """
+    return episode.snapshot
 
 
 def _of(trace: RetrievedTrace) -> Shown:
@@ -104,8 +107,11 @@ def _items(run: Run, episode: Episode, found: Sequence[Shown]) -> tuple[Shown, .
     from ..memories.items import ItemStore
 
     snapshot = written_before(episode)
+    if snapshot is None:
+        return tuple(found)
     with contextlib.closing(ItemStore(run.path / "bank.sqlite", read_only=True)) as store:
-        told = [number for number in _told(store, episode) if number not in {one.number for one in found}]
+        known = {one.number for one in found}
+        told = [number for number in _told(store, episode, snapshot) if number not in known]
         numbers = [*(one.number for one in found), *told[:MOST_ITEMS]]
         past = {number: [p for p in store.history(number) if p.write <= snapshot] for number in numbers}
     places = _places(run, {change.key for changes in past.values() for change in changes})
@@ -118,7 +124,7 @@ def _items(run: Run, episode: Episode, found: Sequence[Shown]) -> tuple[Shown, .
     return tuple(made)
 
 
-def _told(store: ItemStore, episode: Episode) -> list[int]:
+def _told(store: ItemStore, episode: Episode, snapshot: int) -> list[int]:
     """Numbers of the items that the notes say were shown, in the order in which they say so."""
     notes = episode.recall.notes
     numbers = [*notes.get("rules", []), *notes.get("plans", [])]
@@ -126,7 +132,7 @@ def _told(store: ItemStore, episode: Episode) -> list[int]:
         numbers += step["shown"]
     if isinstance(notes.get("workflows"), int):
         left_out, own = set(notes.get("left_out", [])), episode.task.task_id
-        every = store.items("workflow", written_before(episode))
+        every = store.items("workflow", snapshot)
         wanted = [one.id for one in every if one.id not in left_out]
         others = [one.id for one in every if one.id in wanted and one.data.get("task_id") != own]
         numbers += others if len(others) == notes["workflows"] else wanted

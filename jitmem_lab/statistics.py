@@ -392,6 +392,7 @@ def learning_curve(streams: Streams) -> Curve:
         counts[row, : len(own)] = np.cumsum(own)
     shares = counts / np.arange(1, length + 1)
     mean, low, high = (f(shares, axis=0).tolist() for f in (np.nanmean, np.nanmin, np.nanmax))
+    wins = np.nansum(counts, axis=0).tolist()
     for place in np.flatnonzero(np.isfinite(counts).sum(axis=0) == 1).tolist():
-        low[place], high[place] = wilson(int(np.nansum(counts[:, place])), place + 1)
+        low[place], high[place] = wilson(int(wins[place]), place + 1)
     return Curve(list(range(1, length + 1)), mean, low, high)

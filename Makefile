@@ -1,7 +1,7 @@
 # `make demo` and `make test` do everything on a machine that has Python 3.11 and make.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-EXTRAS := lab,alfworld,webshop,tau2,express,dense,hf,kernels,dev
+EXTRAS := lab,alfworld,webshop,tau2,express,dense,hf,train,kernels,dev
 TESTS ?= tests
 # What `make bench` plays; with ALFWorld's own games at hand: make bench SPLIT=valid_seen
 SPLIT ?= generated_test

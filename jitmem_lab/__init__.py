@@ -41,8 +41,8 @@ __all__ = sorted(_WHERE)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "views":
-        return importlib.import_module(".views", __name__)
+    if name in ("views", "training"):
+        return importlib.import_module(f".{name}", __name__)
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)

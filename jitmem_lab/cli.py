@@ -17,6 +17,7 @@ from .item_commands import items_command
 from .kernels.commands import kernels_group
 from .sweep_commands import sweep_command
 from .terminal import EXIT_CODES, Seconds, emit, exit_code, facts, json_option, run_path, table
+from .training.commands import bank_command, train_group
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -238,7 +239,16 @@ def serve_command(runs: tuple[Path, ...], port: int, address: str, token: str | 
     return serve([str(run_path(run)) for run in runs], port, address, token, show)
 
 
-for _command in (kernels_group, items_command, sweep_command, bench_group, floors_command, check_group):
+for _command in (
+    kernels_group,
+    items_command,
+    sweep_command,
+    bench_group,
+    floors_command,
+    check_group,
+    bank_command,
+    train_group,
+):
     cli.add_command(_command)
 
 

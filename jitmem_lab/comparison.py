@@ -16,7 +16,7 @@ from .memories import NAMES
 from .presets import values_of
 from .records import Episode, to_json
 from .render import short_repr
-from .runs import Run, flatten
+from .runs import Run, config_files, flatten
 
 _PLACE = ("benchmark", "split", "model", "memory")
 _REPLICATE = ("order", "seed")
@@ -193,7 +193,7 @@ def _configs(folder: str | Path) -> list[Path]:
     """
     try:
         if Path(folder).exists():
-            return sorted(Path(folder).rglob("config.json"))
+            return sorted(config_files(Path(folder)))
         why = ""
     except (OSError, TypeError, ValueError) as error:  # a name too long, a number, a NUL
         why = f" ({getattr(error, 'strerror', None) or error})"

@@ -139,10 +139,14 @@ class Curator:
         if sampling.temperature > 0:
             sampling = sampling.model_copy(update={"seed": session.seed("curator")})
         raw = session.chat("curator", self.model, messages, sampling, sample)
+        return curated._replace(payload=self.payload(messages, raw))
+
+    def payload(self, messages: Sequence[Message], raw: str) -> str:
+        """The payload in what a model wrote: up to the first stop text, without think blocks."""
+        for stop in self.sampling.stop:
+            raw = raw.partition(stop)[0]
         payload = strip_thinking(raw)
-        if self.form == "plan" and payload:
-            payload = self.plan_text(messages, payload)
-        return curated._replace(payload=payload)
+        return self.plan_text(messages, payload) if self.form == "plan" and payload else payload
 
     @staticmethod
     def plan_text(messages: Sequence[Message], payload: str) -> str:

@@ -21,6 +21,8 @@ PACKAGES = (
     "transformers",
     "tokenizers",
     "accelerate",
+    "trl",
+    "peft",
     "gguf",
     "alfworld",
     "textworld",

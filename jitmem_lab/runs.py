@@ -249,13 +249,20 @@ def open_run(path: str | Path | Run) -> Run:
     return path if isinstance(path, Run) else Run(path)
 
 
+def config_files(root: Path) -> Iterator[Path]:
+    """The `config.json` of each run directory at any depth below `root`; models have such a file too."""
+    for file in root.rglob("config.json"):
+        if not (file.parent / "tokenizer_config.json").exists():
+            yield file
+
+
 def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
     """The run directories at any depth below a folder, newest first; a broken one with its error."""
     rows: list[dict[str, Any]] = []
     root = Path(folder)
     if not root.exists():
         return rows
-    for file in root.rglob("config.json"):
+    for file in config_files(root):
         row: dict[str, Any] = {"path": str(file.parent)}
         try:
             run = Run(file.parent)

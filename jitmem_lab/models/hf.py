@@ -52,6 +52,8 @@ class HfModel:
         context: Context length in tokens; 0 takes the model's own.
         patience: Seconds after which a waiting caller gets `InfrastructureError`.
         about: Facts that identify the model better than its path does.
+        loaded: Model and tokenizer that are in memory already, to be used where they are; `path` then only
+            names them. The model is put into evaluation mode.
 
     Raises:
         UserError: The model isn't found or an option isn't valid.
@@ -73,6 +75,7 @@ class HfModel:
         context: int = 0,
         patience: float = 3600.0,
         about: dict[str, Any] | None = None,
+        loaded: tuple[Any, Any] | None = None,
     ) -> None:
         _let_idle_threads_sleep()
         try:
@@ -93,10 +96,15 @@ class HfModel:
             raise UserError(f"dtype must be one of {', '.join(dtypes)}, not {dtype!r}")
         transformers.utils.logging.disable_progress_bar()
         try:
-            self.tokenizer: Any = transformers.AutoTokenizer.from_pretrained(path)
-            self.model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-                path, dtype=dtypes[self._dtype]
-            )
+            self.tokenizer: Any
+            self.model: Any
+            if loaded is not None:
+                self.model, self.tokenizer = loaded
+            else:
+                self.tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+                self.model = transformers.AutoModelForCausalLM.from_pretrained(
+                    path, dtype=dtypes[self._dtype]
+                )
         except (OSError, ValueError) as error:
             words = str(error).strip().splitlines() or [type(error).__name__]
             raise UserError(
@@ -104,8 +112,8 @@ class HfModel:
                 "wrote, or an id that is in the transformers cache or reachable on the hub"
             ) from error
         self.model.eval()
-        if self._device != "cpu":
-            self.model = self.model.to(self._device)  # type: ignore[arg-type]
+        if self._device != "cpu" and loaded is None:
+            self.model = self.model.to(self._device)
         self.context = context or int(getattr(self.model.config, "max_position_embeddings", 0) or 32768)
         self._about = about or _weights_about(path, self.model)
         self._ranker = LlamaRanker(self.model) if fast and supports(self.model) else None

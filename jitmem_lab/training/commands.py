@@ -1,0 +1,214 @@
+"""`jitmem bank` and `jitmem train`: a training from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..errors import UserError
+from ..terminal import emit, facts, json_option, run_path, table
+
+config_option = click.option(
+    "--config", "file", type=click.Path(path_type=Path), help="TOML or JSON file of parameters."
+)
+pairs_option = click.option(
+    "-p",
+    "--parameter",
+    "pairs",
+    nargs=2,
+    multiple=True,
+    metavar="NAME VALUE",
+    help="A parameter of the training, see `jitmem train parameters`; repeat it for several.",
+)
+
+
+def read_parameters(file: Path | None, pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """Parameters from a file, and what is given beside it; values are JSON where they can be.
+
+    Raises:
+        UserError: The file is missing or is no table of parameters.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            text = file.read_text(encoding="utf-8")
+            if file.suffix == ".toml":
+                import tomllib
+
+                values = tomllib.loads(text)
+            else:
+                values = json.loads(text)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{file} cannot be read as TOML or JSON: {error}") from None
+        if not isinstance(values, dict):
+            raise UserError(f"{file} holds no table of parameters")
+    for name, text in pairs:
+        values[name] = _value(text)
+    return values
+
+
+def _value(text: str) -> Any:
+    if text in ("None", "True", "False"):
+        return {"None": None, "True": True, "False": False}[text]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@click.group("train", invoke_without_command=True)
+@config_option
+@pairs_option
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="The run directory.")
+@click.option("--detach", is_flag=True, help="Start it as a job of its own and come back at once.")
+@click.pass_context
+@json_option
+def train_group(
+    ctx: click.Context,
+    file: Path | None,
+    pairs: tuple[tuple[str, str], ...],
+    out: Path | None,
+    detach: bool,
+    as_json: bool,
+) -> None:
+    """Train a curator by GRPO from the reward of the same task's episode.
+
+        jitmem train -p preset pocket -o runs/pocket
+
+    Killed or interrupted, the same command goes on from the last checkpoint.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    values = read_parameters(file, pairs)
+
+    def work() -> dict[str, Any]:
+        from . import TrainConfig, launch, train
+
+        config = TrainConfig.make(**values)
+        if detach:
+            job = launch(config, out)
+            return job.run.summary()
+        return train(config, out).summary()
+
+    emit(as_json, work, facts)
+
+
+@train_group.command("parameters")
+@click.argument("preset", default="pocket")
+@json_option
+def parameters_command(preset: str, as_json: bool) -> None:
+    """Show every parameter with the value that PRESET gives it."""
+
+    def work() -> dict[str, Any]:
+        from .config import TrainConfig
+
+        config = TrainConfig.make(preset=preset)
+        notes = _docs(TrainConfig)
+        return {
+            "rows": [
+                {"parameter": name, "value": json.dumps(value), "what": notes.get(name, "")}
+                for name, value in config.model_dump().items()
+            ]
+        }
+
+    emit(as_json, work, lambda result: table(result["rows"], "none", limit=140))
+
+
+def _docs(model: type) -> dict[str, str]:
+    """The sentence under each field of a class."""
+    import ast
+    import inspect
+    import textwrap
+
+    body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+            continue
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            found[field.target.id] = " ".join(str(text.value.value).split())
+    return found
+
+
+@train_group.command("status")
+@click.argument("run", type=click.Path(path_type=Path))
+@json_option
+def status_command(run: Path, as_json: bool) -> None:
+    """Show how a training stands."""
+    from .runs import TrainRun
+
+    emit(as_json, lambda: TrainRun(run_path(run)).summary(), facts)
+
+
+@train_group.command("stop")
+@click.argument("run", type=click.Path(path_type=Path))
+@json_option
+def stop_command(run: Path, as_json: bool) -> None:
+    """Stop a training at the end of its step, with a checkpoint."""
+
+    def work() -> dict[str, Any]:
+        from .job import attach
+
+        job = attach(run_path(run))
+        job.stop()
+        return job.run.summary()
+
+    emit(as_json, work, facts)
+
+
+@train_group.command("resume")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--detach", is_flag=True, help="As a job of its own.")
+@json_option
+def resume_command(run: Path, detach: bool, as_json: bool) -> None:
+    """Go on with a training from its last checkpoint."""
+
+    def work() -> dict[str, Any]:
+        from . import train
+        from .job import attach
+
+        job = attach(run_path(run))
+        if detach:
+            return job.resume().run.summary()
+        return train(job.run.config, job.path).summary()
+
+    emit(as_json, work, facts)
+
+
+@click.command("bank")
+@config_option
+@pairs_option
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The run directory.")
+@click.option("--games", type=click.IntRange(min=1), help="Tasks of the train split; all by default.")
+@click.option("--tries", type=click.IntRange(min=1), default=1, show_default=True, help="Tries a task.")
+@json_option
+def bank_command(
+    file: Path | None,
+    pairs: tuple[tuple[str, str], ...],
+    out: Path,
+    games: int | None,
+    tries: int,
+    as_json: bool,
+) -> None:
+    """Play a training bank: the frozen executor over the train split, without memory.
+
+    Its successes are what `jitmem train -p bank OUT` retrieves from.
+    """
+    values = read_parameters(file, pairs)
+
+    def work() -> dict[str, Any]:
+        from .bank import play_bank, successes
+        from .config import TrainConfig
+
+        config = TrainConfig.make(**values)
+        run = play_bank(config, out, games=games, tries=tries, concurrency=config.concurrency)
+        kept, rates = successes([run])
+        tried = sum(rate.tries for rate in rates.values())
+        won = sum(rate.won for rate in rates.values())
+        return {"run": str(run.path), "tasks": len(rates), "tries": tried, "won": won, "bank": len(kept)}
+
+    emit(as_json, work, facts)

@@ -1,0 +1,65 @@
+"""The model that is trained: where it is loaded from, and how it is saved."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..models import check_spec
+from .config import TrainConfig
+
+
+def curator_path(spec: str) -> str:
+    """The folder or id of a curator's weights.
+
+    Raises:
+        UserError: The name is of a model that can't be trained in this process.
+    """
+    kind, rest = check_spec(spec)
+    if kind == "smol":
+        from ..models import smol
+
+        return str(smol.ensure())
+    if kind == "pocket":
+        from ..models.pocket import model_dir
+
+        return str(model_dir(rest or "executor"))
+    if kind == "hf":
+        return rest
+    raise UserError(f"{spec} can't be trained: its weights are not in this process; give hf:PATH")
+
+
+def load_curator(config: TrainConfig) -> tuple[Any, Any]:
+    """Model and tokenizer, with float32 weights unless LoRA leaves them as they are.
+
+    Raises:
+        UserError: The model isn't there.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    path = curator_path(config.curator)
+    half = config.dtype == "bfloat16" and config.lora > 0 and torch.cuda.is_available()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16 if half else torch.float32)
+    except (OSError, ValueError) as error:
+        words = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(
+            f"cannot load the curator {path!r}: {words[0][:300]}; give hf: and a folder that "
+            "`save_pretrained` wrote, or an id in the transformers cache"
+        ) from error
+    return model, tokenizer
+
+
+def saved(trainer: Any, tokenizer: Any, folder: Path) -> None:
+    """Save the model as it stands so that `hf:FOLDER` loads it (of LoRA, the adapter and its base's name)."""
+    folder.mkdir(parents=True)
+    trainer.save_model(str(folder))
+    tokenizer.save_pretrained(folder)
+    (folder / "training_args.bin").unlink(missing_ok=True)
+    shutil.rmtree(folder / "runs", ignore_errors=True)

@@ -1,0 +1,96 @@
+"""Held-out evaluations: ordinary runs over one fixed bank, so that dashboards show them like any other."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+from ..benchmarks import load_benchmark
+from ..benchmarks.base import Benchmark
+from ..errors import UserError
+from ..evaluation import make_memory
+from ..execution import Executor
+from ..models.hf import HfModel
+from ..stream import run_stream
+from .bank import TrainingBank
+from .config import FROM_TRAIN, TrainConfig
+
+
+class Heldout:
+    """Plays the held-out tasks, all against the training bank as it is.
+
+    Args:
+        config: The training.
+        path: Its run directory.
+        bench: Its benchmark.
+        bank: Its bank.
+        executor: The frozen executor.
+        stack: Closes what is opened here.
+
+    Raises:
+        UserError: The held-out split is missing or empty.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        path: Path,
+        bench: Benchmark,
+        bank: TrainingBank,
+        executor: Executor,
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self.config = config
+        self.path = path
+        self.bank = bank
+        self.executor = executor
+        self.bench, self.tasks = bench, bank.tasks.heldout
+        if config.heldout not in (None, FROM_TRAIN):
+            other = load_benchmark(config.benchmark, split=config.heldout)
+            self.bench = stack.enter_context(contextlib.closing(other))
+            self.tasks = self.bench.tasks(limit=config.heldout_games, order=config.seed)
+            if not self.tasks:
+                raise UserError(f"held-out split {config.heldout} has no tasks")
+
+    def play(self, step: int, model: Any, tokenizer: Any) -> dict[str, Any]:
+        """Play them with the curator as it stands: `won`, `games`, `success_rate`, `errors`, `run`."""
+        begun = time.perf_counter()
+        training = model.training
+        live = HfModel(
+            self.config.curator,
+            name=f"{self.config.curator} after {step} steps",
+            fast=False,
+            about={"model": self.config.curator, "trained_in": self.path.name, "step": step},
+            loaded=(model, tokenizer),
+            device=str(model.device),
+        )
+        split = self.config.split if self.config.heldout == FROM_TRAIN else str(self.config.heldout)
+        evaluation = self.config.evaluation(split=split)
+        try:
+            run = run_stream(
+                self.bench,
+                make_memory(evaluation, lambda spec: live, self.bench),
+                self.executor,
+                out=self.path / "heldout" / f"step-{step:04d}",
+                tasks=self.tasks,
+                warm_start=self.bank.trajectories,
+                batch_size=len(self.tasks),
+                concurrency=self.config.concurrency,
+                seed=self.config.seed,
+                progress=False,
+            )
+        finally:
+            live.close()
+            model.train(training)
+        counts = run.summary()["outcomes"]
+        games = counts["success"] + counts["failure"]
+        return {
+            "won": counts["success"],
+            "games": games,
+            "errors": len(self.tasks) - games,
+            "success_rate": counts["success"] / games if games else None,
+            "seconds": round(time.perf_counter() - begun, 1),
+            "run": f"heldout/{run.path.name}",
+        }

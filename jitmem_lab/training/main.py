@@ -1,0 +1,293 @@
+"""The whole of a training: `train(config)`, and `python -m jitmem_lab.training.main RUN` for a job.
+
+Only what decides the result enters `settings`; a folder that holds a training of other settings is refused,
+one of the same settings goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ..benchmarks.base import Benchmark
+from ..curation import Curator
+from ..errors import InfrastructureError, JitmemError, UserError
+from ..evaluation import make_benchmark, make_curator, make_executor
+from ..execution import Executor
+from ..files import write_json
+from ..models import load_model
+from ..models.base import ChatModel
+from ..provenance import provenance
+from ..records import to_json
+from ..runs import RunLock, diff_settings
+from .bank import TrainingBank
+from .config import FROM_TRAIN, TrainConfig
+from .runs import CONFIG, SCHEMA, TrainRun, is_training
+
+OPERATIONAL = ("concurrency", "timeout", "keep", "micro_batch")
+"""Parameters that change no result (but float noise), and so may differ when a training goes on."""
+
+
+def train(config: TrainConfig, out: str | Path | None = None, *, progress: bool = True) -> TrainRun:
+    """Train a curator (or go on, or merely reopen): GRPO with the reward of the same task's episode.
+
+    Args:
+        config: What to train.
+        out: The run directory; None takes `config.folder()`.
+        progress: Whether to draw a bar.
+
+    Raises:
+        UserError: Missing packages or data, values that don't fit, or `out` holds another training.
+        InfrastructureError: Nothing could be played; checkpoints are kept and the same call goes on.
+        KeyboardInterrupt: The user stopped it; the same call goes on from the last checkpoint.
+    """
+    path = prepare(config, out)
+    run = TrainRun(path)
+    if run.status().get("state") == "completed":
+        return run
+    with RunLock(path):
+        _attempt(config, path, progress)
+    return run
+
+
+def prepare(config: TrainConfig, out: str | Path | None = None) -> Path:
+    """Make the run directory, or make sure that the one there holds the same training.
+
+    Raises:
+        UserError: The folder holds something else.
+    """
+    path = config.folder() if out is None else Path(out)
+    request = json.loads(to_json(config.model_dump()))
+    if is_training(path):
+        there = diff_settings(_deciding(TrainRun(path).request), _deciding(request))
+        if there:
+            shown = "; ".join(f"{d['field']}: {d['a']!r} there, {d['b']!r} now" for d in there[:4])
+            raise UserError(f"{path} holds a training of other settings ({shown}); choose another folder")
+        return path
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        used = any(not file.name.startswith(".") for file in path.iterdir())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"the folder {str(path)!r} cannot be made or read ({error}); choose another"
+        ) from None
+    if used:
+        raise UserError(f"{path} is not empty and holds no training; choose another folder")
+    about = {
+        "schema_version": SCHEMA,
+        "created": time.time(),
+        "settings": {},
+        "request": request,
+        "provenance": provenance(),
+    }
+    write_json(path / CONFIG, about)
+    return path
+
+
+def _deciding(request: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in request.items() if name not in OPERATIONAL}
+
+
+def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
+    """One attempt at a training; how it ended stands in its status."""
+    _need_packages()
+    status: dict[str, Any] = {"state": "running", "pid": os.getpid(), "started": time.time()}
+    write_json(path / "status.json", status | {"phase": "loading"})
+    with contextlib.ExitStack() as stack:
+        watch: Any = None
+        try:
+            watch = _train(config, path, progress, stack)
+            state = "stopped" if watch.stop.is_set() else "completed"
+            watch.write(state=state, phase=None, eta_seconds=None)
+        except BaseException as error:
+            asked = isinstance(error, KeyboardInterrupt)
+            there = TrainRun(path).status()
+            cause = None if asked else f"{type(error).__name__}: {error}"
+            state = "interrupted" if asked else "failed"
+            write_json(path / "status.json", there | {"state": state, "error": cause, "phase": None})
+            raise
+
+
+def _train(config: TrainConfig, path: Path, progress: bool, stack: contextlib.ExitStack) -> Any:
+    from .curator import load_curator, saved
+    from .prompting import check_lengths, make_prompts, stop_tokens, trainer_prompt, write_prompts
+    from .reward import EpisodeReward
+    from .trainer import make_trainer
+    from .watching import Watch
+
+    evaluation = config.evaluation()
+    bench = stack.enter_context(contextlib.closing(make_benchmark(evaluation, _no_user)))
+    bank = stack.enter_context(contextlib.closing(TrainingBank(config, bench, path)))
+    executor_model = load_model(
+        config.executor, concurrency=config.concurrency, timeout=config.timeout, **_patience(config.executor)
+    )
+    stack.callback(executor_model.close)
+    executor = make_executor(evaluation, executor_model)
+    model, tokenizer = load_curator(config)
+    live = stack.enter_context(contextlib.closing(_live(config, model, tokenizer)))
+    curator = make_curator(evaluation, live)
+    prompts = make_prompts(bank.tasks.trained, bank, curator)
+    check_lengths(prompts, live, config.max_prompt)
+    _record(config, path, bench, bank, executor, curator)
+    write_prompts(prompts, path / "prompts.jsonl")
+    ends = stop_tokens(tokenizer, curator.sampling.stop)
+    _end_at(model, ends)
+
+    from datasets import Dataset
+
+    rows = Dataset.from_list(
+        [
+            {"prompt": trainer_prompt(one.messages, tokenizer), "index": number}
+            for number, one in enumerate(prompts)
+        ]
+    )
+    from .heldout import Heldout
+
+    heldout = Heldout(config, path, bench, bank, executor, stack)
+    watch: Watch
+    trainer: Any
+
+    def evaluate(step: int) -> dict[str, Any]:
+        return heldout.play(step, trainer.accelerator.unwrap_model(trainer.model), tokenizer)
+
+    watch = Watch(
+        config,
+        path,
+        prompts,
+        evaluate if config.heldout is not None else None,
+        lambda folder: saved(trainer, tokenizer, folder),
+        progress,
+    )
+    from .playing import Player
+
+    player = Player(bench, executor, config.concurrency, config.seed)
+    reward = EpisodeReward(player, curator, prompts, config.group, config.scale_rewards, watch.record)
+    checkpoints = path / "checkpoints"
+    trainer = make_trainer(config, model, tokenizer, rows, reward, checkpoints, [watch])
+    last = last_checkpoint(checkpoints)
+    watch.go_on_from(0 if last is None else int(last.name.rpartition("-")[2]) // config.updates)
+    watch.catch_signals()
+    try:
+        trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    finally:
+        watch.close()
+    return watch
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint; torn ones, as a kill leaves them, are removed."""
+    found = sorted(folder.glob("checkpoint-*"), key=lambda one: int(one.name.rpartition("-")[2]))
+    while found:
+        newest = found.pop()
+        try:  # written last
+            json.loads((newest / "trainer_state.json").read_text(encoding="utf-8"))
+            return newest
+        except (OSError, ValueError):
+            shutil.rmtree(newest, ignore_errors=True)
+    return None
+
+
+def _live(config: TrainConfig, model: Any, tokenizer: Any) -> Any:
+    """The model that is trained, as a chat model: counts tokens, and writes held-out payloads."""
+    from ..models.hf import HfModel
+
+    own = int(getattr(model.config, "max_position_embeddings", 0) or 32_768)
+    return HfModel(
+        config.curator,
+        name=config.curator,
+        fast=False,
+        context=min(own, config.max_prompt + config.max_completion),
+        about={"model": config.curator},
+        loaded=(model, tokenizer),
+        device=str(model.device),
+    )
+
+
+def _end_at(model: Any, ends: list[int]) -> None:
+    """Let generation end at these tokens too, so that the loss covers the payload's tokens only."""
+    now = model.generation_config.eos_token_id
+    known = [] if now is None else [now] if isinstance(now, int) else list(now)
+    model.generation_config.eos_token_id = [*known, *(end for end in ends if end not in known)]
+
+
+def _record(
+    config: TrainConfig,
+    path: Path,
+    bench: Benchmark,
+    bank: TrainingBank,
+    executor: Executor,
+    curator: Curator,
+) -> None:
+    """Write what decides the result, or make sure that it is what it was."""
+    from ..records import content_hash
+
+    run = TrainRun(path)
+    settings = {
+        "benchmark": bench.provenance()
+        | {"name": bench.name, "split": bench.split, "version": bench.version},
+        "tasks": {
+            "trained": len(bank.tasks.trained),
+            "hash": content_hash([task.hash for task in bank.tasks.trained]),
+            "heldout": len(bank.tasks.heldout) if config.heldout == FROM_TRAIN else config.heldout_games,
+        },
+        "bank": bank.facts(),
+        "executor": executor.settings() | {"max_steps": executor.max_steps or bench.max_steps},
+        "curator": curator.settings(),
+        "grpo": _deciding(config.model_dump()),
+    }
+    settings = json.loads(to_json(settings))
+    if run.settings:
+        there = diff_settings(run.settings, settings)
+        if there:
+            shown = "; ".join(f"{d['field']}: {d['a']!r} there, {d['b']!r} now" for d in there[:4])
+            raise UserError(f"{path} was begun with other data or models ({shown}); start a new training")
+        return
+    write_json(path / CONFIG, run.about | {"settings": settings})
+
+
+def _patience(spec: str) -> dict[str, Any]:
+    """A served executor that is gone is told of within a minute."""
+    return {"retries": 3} if spec.startswith("openai:") else {}
+
+
+def _no_user(spec: str) -> ChatModel:
+    return load_model(spec)
+
+
+def _need_packages() -> None:
+    try:
+        import datasets  # noqa: F401
+        import peft  # noqa: F401
+        import torch  # noqa: F401
+        import trl  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            f"training needs the `train` extra ({error.name} is missing): pip install 'jitmem-lab[train]'"
+        ) from None
+
+
+def main(words: list[str]) -> int:
+    """A job's process: train what a prepared run directory asks for."""
+    (path,) = words
+    try:
+        run = TrainRun(path)
+        train(run.config, run.path, progress=False)
+    except KeyboardInterrupt:
+        return 130
+    except InfrastructureError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    except JitmemError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""What the curator is asked in training: the prompt of an evaluation, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..curation import Curator
+from ..errors import UserError
+from ..files import write_atomic
+from ..models.base import ChatModel
+from ..models.rendering import clean_text, render
+from ..records import Message, Task, to_json
+from .bank import TrainingBank
+from .reward import Prompt
+
+
+def make_prompts(tasks: Sequence[Task], bank: TrainingBank, curator: Curator) -> list[Prompt]:
+    """One prompt a task, its traces taken from the training bank (never the task's own)."""
+    made = []
+    for task in tasks:
+        recall = bank.recall(task)
+        messages, shown = curator.messages(task, recall.traces)
+        made.append(Prompt(task, messages, recall.model_copy(update={"traces": shown.traces})))
+    return made
+
+
+def write_prompts(prompts: Sequence[Prompt], path: Path) -> None:
+    """Keep the prompts, one a line."""
+    lines = [
+        to_json(
+            {
+                "task": one.task.model_dump(),
+                "messages": [message.model_dump() for message in one.messages],
+                "recall": one.recall.model_dump(),
+            }
+        )
+        for one in prompts
+    ]
+    write_atomic(path, "\n".join([*lines, ""]))
+
+
+def trainer_prompt(messages: Sequence[Message], tokenizer: Any) -> str | list[dict[str, str]]:
+    """A prompt as TRL takes it: text to be continued, or messages for the model's chat template.
+
+    TRL adds the tokenizer's own beginning to a text, so that one is left out of it.
+    """
+    if messages[-1].role != "assistant":
+        return [{"role": message.role, "content": clean_text(message.content)} for message in messages]
+    text = render(tokenizer, messages, False)
+    begin = getattr(tokenizer, "bos_token", None)
+    return text.removeprefix(begin) if begin else text
+
+
+def stop_tokens(tokenizer: Any, stops: Sequence[str]) -> list[int]:
+    """Tokens that end a payload because they are one of its stop texts."""
+    found = []
+    for stop in stops:
+        ids = tokenizer(stop, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1:
+            found.append(int(ids[0]))
+    return found
+
+
+def check_lengths(prompts: Sequence[Prompt], model: ChatModel, longest: int) -> None:
+    """Raise `UserError` if a prompt is longer than what training allows."""
+    for one in prompts:
+        size = sum(model.count_tokens(message.content) for message in one.messages)
+        if size > longest:
+            raise UserError(
+                f"the prompt of task {one.task.task_id} has about {size} tokens even with its traces cut, "
+                f"more than max_prompt={longest}; raise it or take a shorter curator prompt"
+            )

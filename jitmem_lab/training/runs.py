@@ -1,0 +1,174 @@
+"""A training's run directory, read.
+
+It holds `train.json` (settings that decide the result, and provenance), `prompts.jsonl` (each task trained on
+as the curator is asked about it), `rollouts.jsonl` (one payload a line with reward, advantage and what the
+executor did), `metrics.jsonl` (one line a step, and one a held-out evaluation), `heldout/step-N` (a run
+directory each), `checkpoints/`, `curator/` (the chosen checkpoint, which `hf:PATH` loads), `bank.sqlite`,
+`status.json` and `log.txt`. Reading never changes a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserError
+from ..files import read_lines
+from ..runs import Run, RunLock
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .config import TrainConfig
+
+SCHEMA = 1
+"""Version of the directory; a reader refuses a newer one."""
+CONFIG = "train.json"
+"""The file by which a training is known."""
+
+
+def is_training(path: str | Path) -> bool:
+    """Whether a folder holds a training."""
+    return (Path(path) / CONFIG).is_file()
+
+
+class TrainRun:
+    """A training's run directory. Cheap to make: only `train.json` is read until asked for more.
+
+    Raises:
+        UserError: The folder holds no training, is broken, or was written by a newer version.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        file = self.path / CONFIG
+        if not file.is_file():
+            raise UserError(f"{self.path} holds no training: there is no {CONFIG} in it")
+        try:
+            self.about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            schema = int(self.about["schema_version"])
+            self.settings: dict[str, Any] = dict(self.about["settings"])
+            self.request: dict[str, Any] = dict(self.about["request"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{file} cannot be read ({error}); restore it or start a new training") from None
+        if schema > SCHEMA:
+            raise UserError(
+                f"{self.path} was written with training schema {schema}, newer than {SCHEMA} which this "
+                "version reads; upgrade jitmem-lab to open it"
+            )
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    def __repr__(self) -> str:
+        return f"TrainRun({str(self.path)!r})"
+
+    @property
+    def config(self) -> TrainConfig:
+        """The config that it was started with."""
+        from .config import TrainConfig
+
+        return TrainConfig.make(**self.request)
+
+    def status(self) -> dict[str, Any]:
+        """How the training stands; `state` is running only while its process lives, killed if it died."""
+        status: dict[str, Any] = {"state": "new"}
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads((self.path / "status.json").read_text(encoding="utf-8"))
+            status = found if isinstance(found, dict) else status
+        if status.get("state") in ("running", "stopping") and not RunLock(self.path).held():
+            status["state"] = "killed"
+        return status
+
+    def lines(self, name: str) -> Iterator[dict[str, Any]]:
+        """The readable lines of one of its JSONL files."""
+        for line in read_lines(self.path / name):
+            with contextlib.suppress(ValueError):
+                value = json.loads(line)
+                if isinstance(value, dict):
+                    yield value
+
+    def metrics(self) -> pd.DataFrame:
+        """One row a step: reward (mean of the batch), zero_variance_share, kl, clip_share, ratio (of token
+        probabilities before clipping, its mean), tokens (of a payload), turns, seconds by part, and more."""
+        import pandas as pd
+
+        rows = [line for line in self.lines("metrics.jsonl") if line.get("kind") == "step"]
+        return pd.DataFrame(rows).drop(columns="kind", errors="ignore")
+
+    def heldout(self) -> pd.DataFrame:
+        """One row a held-out evaluation: step, won, games, success rate (0 to 1), seconds, run."""
+        import pandas as pd
+
+        rows = [line for line in self.lines("metrics.jsonl") if line.get("kind") == "heldout"]
+        return pd.DataFrame(rows).drop(columns="kind", errors="ignore")
+
+    def heldout_runs(self) -> dict[int, Run]:
+        """The run directories of the held-out evaluations by step."""
+        found = {}
+        for folder in (self.path / "heldout").glob("step-*"):
+            match = re.fullmatch(r"step-(\d+)", folder.name)
+            if match and (folder / "config.json").is_file():
+                with contextlib.suppress(UserError):
+                    found[int(match[1])] = Run(folder)
+        return dict(sorted(found.items()))
+
+    def prompts(self) -> list[dict[str, Any]]:
+        """The tasks trained on: `task`, `messages` (the exact prompt), `recall` (its traces)."""
+        return list(self.lines("prompts.jsonl"))
+
+    def rollouts(self, step: int | None = None) -> list[dict[str, Any]]:
+        """Payloads with reward and advantage, of one step or of all."""
+        return [line for line in self.lines("rollouts.jsonl") if step is None or line.get("step") == step]
+
+    def chosen(self) -> dict[str, Any] | None:
+        """The chosen checkpoint: `step`, `success_rate`, `split`, `on_test`; None before there is one."""
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads((self.path / "curator" / "chosen.json").read_text(encoding="utf-8"))
+            return found if isinstance(found, dict) else None
+        return None
+
+    @property
+    def curator(self) -> str:
+        """The chosen checkpoint as a model's name.
+
+        Raises:
+            UserError: There is none yet.
+        """
+        if self.chosen() is None:
+            raise UserError(f"{self.path} has no chosen checkpoint yet; see its status")
+        return f"hf:{self.path / 'curator'}"
+
+    def summary(self) -> dict[str, Any]:
+        """State, step, last rewards, held-out success at the start, at its best and last."""
+        status, rows = self.status(), list(self.lines("metrics.jsonl"))
+        steps = [row for row in rows if row.get("kind") == "step"]
+        held = [row for row in rows if row.get("kind") == "heldout"]
+        return {
+            "path": str(self.path),
+            "state": status.get("state"),
+            "error": status.get("error"),
+            "step": steps[-1]["step"] if steps else 0,
+            "steps": self.request.get("steps"),
+            "eta_seconds": status.get("eta_seconds"),
+            "reward_first": steps[0]["reward"] if steps else None,
+            "reward_last": steps[-1]["reward"] if steps else None,
+            "heldout_first": held[0]["success_rate"] if held else None,
+            "heldout_last": held[-1]["success_rate"] if held else None,
+            "chosen": self.chosen(),
+        }
+
+
+def list_trainings(folder: str | Path = "runs") -> list[TrainRun]:
+    """The trainings at any depth below a folder, newest first; broken ones are left out."""
+    found = []
+    for file in Path(folder).rglob(CONFIG):
+        with contextlib.suppress(UserError):
+            found.append(TrainRun(file.parent))
+    return sorted(found, key=lambda run: -float(run.about.get("created") or 0))

@@ -1,0 +1,291 @@
+"""A training on its way: its files, its state, its held-out evaluations, and how it is asked to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from transformers import TrainerCallback
+
+from ..files import append_line, drop_torn_line, read_lines, write_atomic, write_json
+from ..records import to_json
+from .config import TrainConfig
+from .presets import is_test_split
+from .reward import Prompt, Rollout, zero_variance_share
+from .trainer import renamed
+
+IDLE_STEPS = 5
+"""Steps in a row without any difference of reward in any group, after which there is a warning."""
+LINES = ("metrics.jsonl", "rollouts.jsonl")
+OLD = ".curator-old"
+"""The checkpoint that was chosen before, as long as training may have to go back to it."""
+
+
+class Watch(TrainerCallback):
+    """Writes what happens, evaluates on held-out tasks, keeps the best checkpoint, stops when asked.
+
+    Args:
+        config: The training.
+        path: Its run directory.
+        prompts: Its prompts.
+        evaluate: Plays the held-out tasks at a step; gives the line to be written. None for none.
+        save: Saves the model as it stands into a folder.
+        show: Whether to draw a bar.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        path: Path,
+        prompts: list[Prompt],
+        evaluate: Callable[[int], dict[str, Any]] | None,
+        save: Callable[[Path], None],
+        show: bool,
+    ) -> None:
+        self.config = config
+        self.path = path
+        self.prompts = prompts
+        self.evaluate = evaluate
+        self.save = save
+        self.show = show
+        self.stop = threading.Event()
+        self.begun = time.time()
+        self.first: int | None = None
+        self.status: dict[str, Any] = {
+            "state": "running",
+            "error": None,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "started": self.begun,
+            "step": 0,
+            "steps": config.steps,
+            "warnings": [],
+        }
+        self._batch: dict[str, Any] = {}
+        self._play = 0.0
+        self._idle = 0
+        self._heldout = 0.0
+        self._written = 0.0
+        self._bar: Any = None
+
+    def go_on_from(self, step: int) -> None:
+        """Forget what was written after the checkpoint that training goes on from."""
+        for name in LINES:
+            file = self.path / name
+            drop_torn_line(file)
+            kept = [line for line in read_lines(file) if _step_of(line) <= step]
+            if file.exists():
+                write_atomic(file, "\n".join([*kept, ""]))
+        for folder in (self.path / "heldout").glob("step-*"):
+            if int(folder.name.removeprefix("step-")) > step or not _finished(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+        now, old = self.path / "curator", self.path / OLD
+        chosen = self.best()
+        if chosen is not None and chosen["step"] > step:
+            shutil.rmtree(now)
+        if not now.exists() and old.exists():
+            old.rename(now)
+
+    def best(self) -> dict[str, Any] | None:
+        """What is known of the chosen checkpoint."""
+        try:
+            found: dict[str, Any] = json.loads((self.path / "curator" / "chosen.json").read_text())
+            return found
+        except (OSError, ValueError):
+            return None
+
+    def catch_signals(self) -> None:
+        """Let SIGTERM end the training at the end of its step, with a checkpoint."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._asked)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        self.stop.set()
+        self.write(state="stopping")
+
+    def record(self, update: int, rollouts: list[Rollout], seconds: float) -> None:
+        """Write a batch of payloads with what came of them."""
+        step = update // self.config.updates + 1
+        for number, one in enumerate(rollouts):
+            task = self.prompts[one.prompt].task
+            trajectory = one.played.trajectory
+            line = {
+                "step": step,
+                "group": number // self.config.group,
+                "prompt": one.prompt,
+                "task_id": task.task_id,
+                "task_type": task.task_type,
+                "description": task.description,
+                "payload": one.payload,
+                "tokens": one.tokens,
+                "reward": one.played.reward,
+                "advantage": one.advantage,
+                "outcome": "error" if trajectory is None else trajectory.outcome,
+                "error": one.played.error or None,
+                "actions": [] if trajectory is None else [s.action for s in trajectory.steps],
+                "seconds": round(one.played.seconds, 3),
+                "shared": one.played.shared,
+            }
+            append_line(self.path / "rollouts.jsonl", to_json(line))
+        rewards = [one.played.reward for one in rollouts]
+        known = [reward for reward in rewards if reward is not None]
+        turns = [len(one.played.trajectory.steps) for one in rollouts if one.played.trajectory is not None]
+        mean = sum(known) / len(known) if known else None
+        self._play += seconds
+        self._batch = {
+            "reward": mean,
+            "reward_std": None
+            if mean is None
+            else (sum((reward - mean) ** 2 for reward in known) / len(known)) ** 0.5,
+            "zero_variance_share": zero_variance_share(rewards, self.config.group),
+            "unscored": len(rewards) - len(known),
+            "turns": sum(turns) / len(turns) if turns else None,
+            "episodes": sum(not one.played.shared for one in rollouts),
+            "distinct_share": len({(one.prompt, one.payload) for one in rollouts}) / len(rollouts),
+            "executor_tokens": sum(one.played.tokens for one in rollouts if not one.played.shared),
+        }
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Evaluate before the first step."""
+        self.first = state.global_step // self.config.updates
+        self.write(step=self.first)
+        if self.show:
+            from tqdm import tqdm
+
+            interval = 0.5 if sys.stderr.isatty() else 30
+            self._bar = tqdm(
+                total=self.config.steps,
+                initial=self.first,
+                unit="step",
+                file=sys.stderr,
+                mininterval=interval,
+            )
+        if self.first == 0:
+            self._evaluate(0)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Evaluate where it is time to, and stop if that was asked."""
+        step, rest = divmod(state.global_step, self.config.updates)
+        if rest:
+            return
+        every = self.config.heldout_every
+        if step == self.config.steps or (every and step % every == 0):
+            self._evaluate(step)
+        if self.stop.is_set():
+            control.should_save = True
+            control.should_training_stop = True
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
+    ) -> None:
+        """Write the line of a step."""
+        if not logs or "loss" not in logs:
+            return
+        step = state.global_step // self.config.updates
+        theirs = renamed(logs)
+        whole = (theirs.pop("step_time", None) or 0.0) * self.config.updates
+        generate = theirs.pop("seconds_generate", None) or 0.0
+        line = {
+            "kind": "step",
+            "step": step,
+            "time": time.time(),
+            **self._batch,
+            **theirs,
+            "seconds_generate": round(generate, 3),
+            "seconds_play": round(self._play, 3),
+            "seconds_update": round(max(whole - generate - self._play, 0.0), 3),
+        }
+        self._play = 0.0
+        append_line(self.path / "metrics.jsonl", to_json(line))
+        self._warn(step)
+        done = step - (self.first or 0)
+        spent = time.time() - self.begun
+        left = self.config.steps - step
+        self.write(
+            step=step,
+            reward=self._batch.get("reward"),
+            eta_seconds=round(spent / done * left, 1) if done and left else None,
+        )
+        if self._bar is not None:
+            self._bar.update(1)
+            shown = {"reward": self._batch.get("reward"), "held-out": self.status.get("heldout")}
+            self._bar.set_postfix({k: f"{v:.2f}" for k, v in shown.items() if v is not None})
+
+    def _warn(self, step: int) -> None:
+        """Say so where nothing can be learnt."""
+        self._idle = self._idle + 1 if self._batch.get("zero_variance_share") == 1.0 else 0
+        if self._idle == IDLE_STEPS:
+            words = (
+                f"steps {step - IDLE_STEPS + 1} to {step}: every payload of a task got the same reward, so "
+                "nothing was learnt; take tasks of a middling rate of success (rate_low, rate_high), or a "
+                "higher temperature"
+            )
+            self.status["warnings"].append(words)
+            print(f"warning: {words}", file=sys.stderr, flush=True)
+
+    def _evaluate(self, step: int) -> None:
+        if self.evaluate is None:
+            if step == self.config.steps:
+                self._keep(step, None)
+            return
+        self.write(phase="held-out evaluation")
+        line = self.evaluate(step)
+        append_line(self.path / "metrics.jsonl", to_json({"kind": "heldout", "step": step, **line}))
+        rate = line["success_rate"]
+        self.write(phase=None, heldout=rate)
+        before = self.best()
+        better = rate is not None and (before is None or rate > (before.get("success_rate") or 0.0))
+        if step and (better or (step == self.config.steps and before is None)):
+            self._keep(step, rate)
+
+    def _keep(self, step: int, rate: float | None) -> None:
+        """Make the model as it stands the chosen one; the one before stays until there is a checkpoint."""
+        made, old = self.path / ".curator-new", self.path / OLD
+        for folder in (made, old):
+            shutil.rmtree(folder, ignore_errors=True)
+        self.save(made)
+        split = self.config.heldout
+        chosen = {"step": step, "success_rate": rate, "split": split}
+        write_json(made / "chosen.json", chosen | {"on_test": bool(split and is_test_split(split))})
+        target = self.path / "curator"
+        if target.exists():
+            target.rename(old)
+        made.rename(target)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Drop what training can no longer go back to."""
+        shutil.rmtree(self.path / OLD, ignore_errors=True)
+
+    def write(self, **changes: Any) -> None:
+        """Write `status.json`."""
+        self.status |= changes | {"updated": time.time()}
+        write_json(self.path / "status.json", self.status)
+
+    def close(self) -> None:
+        """Close the bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
+
+
+def _finished(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / "status.json").read_text())["state"] == "completed")
+    except (OSError, ValueError, KeyError):
+        return False

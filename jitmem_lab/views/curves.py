@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..compare_figures import COLOURS, same_as
-from ..comparison import Comparison
 from ..render import escape
-from ..statistics import learning_curve
+from .comparing import Side
 from .plots import thin
 
 LINES = {"gridcolor": "rgba(128,128,128,.25)", "zerolinecolor": "rgba(128,128,128,.4)"}
 
 
-def curves(comparison: Comparison) -> Any:
+def curves(sides: Sequence[Side]) -> Any:
     """A plotly figure of the share of successes so far with 95 % bands, thinned to what can be seen."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
     longest = 0
-    lines = [(group.label, learning_curve(group.streams)) for group in comparison.groups]
+    lines = [(side.name, side.curve) for side in sides]
     for number, ((label, curve), same) in enumerate(zip(lines, same_as(lines), strict=True)):
         at = thin(len(curve.played))
         if not at:
@@ -28,6 +28,7 @@ def curves(comparison: Comparison) -> Any:
         x, own = [curve.played[i] for i in at], {"legendgroup": str(number)}
         edge = [100 * curve.high[i] for i in at] + [100 * curve.low[i] for i in reversed(at)]
         band = {"fill": "toself", "opacity": 0.13, "line_width": 0, "hoverinfo": "skip", "showlegend": False}
+        band["mode"] = "lines"
         colour = COLOURS[number % len(COLOURS)]
         figure.add_scatter(x=x + x[::-1], y=edge, fillcolor=colour, **band, **own)
         figure.add_scatter(

@@ -39,6 +39,7 @@ TABLE_STYLE = """
 .tabulator .tabulator-row:hover { background: rgba(128,128,128,.12) !important; }
 .tabulator .tabulator-row.tabulator-selected { background: rgba(47,127,224,.22) !important; }
 .tabulator .tabulator-row .tabulator-cell { border-color: var(--line) !important; text-overflow: ellipsis; }
+.tabulator .tabulator-row .tabulator-cell > div { overflow: hidden; text-overflow: ellipsis; }
 .tabulator .tabulator-footer * { color: var(--design-background-text-color, inherit) !important; }
 .tabulator .tabulator-footer .tabulator-page { background: transparent !important;
   border-color: var(--line) !important; }

@@ -32,7 +32,8 @@ _LONG = 600
 """Characters of an item or a note beyond which it is folded."""
 _STYLE = """
 .jm .change { min-width: 30em; } .jm .change .diff td { padding: 0 6px; max-width: none; }
-.jm td.said { max-width: 26em; }
+.jm td:nth-child(4) { white-space: nowrap; } .jm td:last-child:nth-child(6) { min-width: 22em; }
+.jm ol { margin: 2px 0; padding-left: 1.6em; }
 """
 
 

@@ -187,7 +187,7 @@ def standing_html(status: dict[str, Any], counts: Any, total: int, unreadable: i
     done, broken = won + lost, counts["error"]
     facts = [
         f"<b>{done:,}</b> done ({won:,} won, {lost:,} lost)",
-        f"<b>{broken:,}</b> failed: they ended in errors and are owed again" if broken else "0 failed",
+        f"<b>{broken:,}</b> ended in errors and are owed again" if broken else "0 ended in errors",
         f"<b>{max(0, total - done):,}</b> owed",
     ]
     eta = status.get("eta_seconds")

@@ -372,3 +372,11 @@ def test_bands_stand_where_they_do_not_cover_each_other(tmp_path: Path, count: i
     bands = [trace for trace in figure.data if trace.fill == "toself"]
     assert len(bands) == (count if count <= BANDED else 0)
     assert len(figure.data) - len(bands) == count
+
+
+def test_curves_that_hide_each_other_are_dotted_and_say_so(tmp_path: Path) -> None:
+    run = stream(tmp_path / "r", models(), ButtonBenchmark(6))
+    lines = [trace for trace in curve_figure([run, run]).data if trace.fill != "toself"]
+    name = run.settings["memory"]["name"]
+    assert [line.name for line in lines] == [name, f"{name} (dots: the same as {name})"]
+    assert [line.line.dash for line in lines] == ["solid", "dot"]

@@ -130,6 +130,16 @@ def test_every_memory_system_reads_well(name, tmp_path):
         read(episode_html(done, full=True, run=run, step=0))
 
 
+def test_without_a_snapshot_items_are_not_told_as_of_a_guessed_write(tmp_path):
+    run = memory_answers.streamed(memory_answers.build("skillos"), tmp_path / "skillos")
+    known = run.latest()[-1]
+    unknown = known.model_copy(update={"snapshot": None})
+    assert f"after {known.snapshot} writes" in episode_html(known, run=run)
+    page = episode_html(unknown, run=run)
+    assert "writes" not in page.partition("</h2>")[0]
+    assert "written by" not in page, "nobody knows as of which write"
+
+
 def hostile() -> Episode:
     trace = RetrievedTrace(
         trace_id=1, rank=1, score=1.0, task_id=HOSTILE, description=HOSTILE, text=f"{HOSTILE} the end"

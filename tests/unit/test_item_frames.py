@@ -232,3 +232,19 @@ def test_a_run_without_items_says_so(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=says):
             run.undo_write(1)
         assert (bank.read_bytes() if bank.exists() else None) == content
+
+
+def test_who_wrote_is_said_in_words(run: Run) -> None:
+    store = ItemStore(run.path / "bank.sqlite")
+    store.apply("warm:0123abcd", [Change("insert", "record", {"query": "put <b>a mug</b>", "items": []})])
+    store.apply("warm:4567", [Change("insert", "skill", {"name": "n", "task_ids": ["a", "b"]})])
+    store.apply("warm:89", [Change("update", "skill", {"name": "n", "task_ids": ["a", "b", "c"]}, 5)])
+    store.undo(10)
+    store.close()
+    page = memory_html(run)
+    assert "insert, a demonstration of “put &lt;b&gt;a mug&lt;/b&gt;”" in page
+    assert "update, a demonstration of “c”" in page
+    assert "by hand: write 10 taken back" in page
+    assert "insert, a demonstration<" in page, "of two tasks none is named"
+    assert "warm:" not in page
+    assert "undo:" not in page

@@ -33,6 +33,7 @@ from jitmem_lab.statistics import confusion, wilson
 from jitmem_lab.stream import run_stream
 from jitmem_lab.views.bank import TABS, BankView
 from jitmem_lab.views.bank_facts import kept_out, near_duplicates, reasons, uses
+from jitmem_lab.views.bank_items import change_html, lines
 from jitmem_lab.views.facts import Facts, Writes, added, without_texts
 from jitmem_lab.views.judge import JudgeView, judged_of
 from jitmem_lab.views.live import LiveView
@@ -466,3 +467,32 @@ def _visit_and_leave(run: Run) -> None:
     assert len(seen) == 12
     assert min(seen) > 0
     assert left == 0
+
+
+def test_changes_of_items_are_told_in_words_and_diffs():
+    old = {"name": "clean", "steps": ["go <to> sink", "wash"], "uses": 1}
+    new = old | {"steps": ["go <to> sink", "rinse"], "uses": 2}
+    both = change_html(old, new)
+    assert "as before: name" in both
+    assert "<del>wash</del>" in both
+    assert "<ins>rinse</ins>" in both
+    assert "go &lt;to&gt; sink" in both
+    for one in (change_html(None, old), change_html(old, None)):
+        assert "<b>name</b>" in one
+        assert "{" not in one
+        assert "<li>" in one
+    assert change_html(None, None) == ""
+    long = change_html(None, {"text": "word " * 400})
+    assert long.count("<details") == 1
+    assert "2,006 characters" in long
+    nested = {"items": [{"title": "a", "n": 1}, {"title": "b"}], "more": {"deep": None}, "none": []}
+    assert lines(nested).splitlines() == [
+        "items 1:",
+        "  title: a",
+        "  n: 1",
+        "items 2:",
+        "  title: b",
+        "more:",
+        "  deep: null",
+        "none: ",
+    ]

@@ -31,7 +31,7 @@ from .gateway import START_SECONDS, Gateway
 from .specs import MARK
 
 _ROUTED = ("shell", "control", "stdin")
-_SOCKETS = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "iopub": zmq.PUB, "hb": zmq.ROUTER}
+_SOCKETS = {**dict.fromkeys(_ROUTED, zmq.ROUTER), "iopub": zmq.PUB, "hb": zmq.ROUTER}
 _PING_SECONDS = 20.0
 _LARGEST = 1 << 30  # bytes of one message; tornado's own limit of 10 MiB would end a notebook with a figure
 
@@ -121,7 +121,7 @@ class Bridge:
         if websocket.selected_subprotocol != PROTOCOL:
             websocket.close()
             raise InfrastructureError(
-                f"the gateway {self.gateway.url} does not speak {PROTOCOL}; it needs jupyter_server 2 or newer"
+                f"the gateway {self.gateway.url} does not speak {PROTOCOL}; it needs jupyter_server 2"
             )
         return websocket
 
@@ -157,9 +157,9 @@ class Bridge:
         """From a client to the kernel, but for what the gateway must be asked for instead."""
         socket = self.sockets[channel]
         while True:
-            frames = await socket.recv_multipart()
+            frames = [bytes(frame) for frame in await socket.recv_multipart()]
             waiting, rest = self.session.feed_identities(frames)
-            signature, parts = rest[0], rest[1:]
+            signature, *parts = (bytes(frame) for frame in rest)
             if len(parts) < 4 or not hmac.compare_digest(self.session.sign(parts[:4]), signature):
                 continue
             header = json.loads(parts[0])
@@ -188,7 +188,7 @@ class Bridge:
             print(error, file=sys.stderr, flush=True)
 
     def _marking(self) -> bytes:
-        """A silent request that gives the kernel its name here, which a gateway lets nobody do at the start."""
+        """A silent request that gives the kernel its name here, since a gateway's POST does not."""
         code = f"__import__('os').environ.setdefault({MARK!r}, {os.environ.get(MARK, '')!r})"
         content = {"code": code, "silent": True, "store_history": False, "allow_stdin": False}
         message = self.session.msg("execute_request", {**content, "user_expressions": {}})

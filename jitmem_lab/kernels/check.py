@@ -14,7 +14,7 @@ from jupyter_client.manager import KernelManager
 
 from .. import __version__
 from ..errors import InfrastructureError, JitmemError, UserError
-from ..notebooks.kernel import check_kernel, last_line, specs_manager
+from ..notebooks.installed import Specs, check_kernel, last_line
 from ..render import clean_text
 from . import probe
 from .specs import read_spec
@@ -72,7 +72,7 @@ def started(name: str, seconds: float) -> Iterator[BlockingKernelClient]:
         UserError: What its kernelspec says is wrong.
         InfrastructureError: It does not start.
     """
-    manager = KernelManager(kernel_name=name, kernel_spec_manager=specs_manager())
+    manager = KernelManager(kernel_name=name, kernel_spec_manager=Specs())
     with tempfile.TemporaryFile() as log:
         try:
             try:
@@ -131,6 +131,6 @@ def advice(name: str) -> str:
         return f"this must succeed: {spec['argv'][0]} -m ipykernel --version"
     if kind == "gateway":
         return f"the log of the gateway {config['url']} may say more"
-    remote = f"{config['remote_python']} -c \"import jupyter_client, ipykernel\""
+    remote = f'{config["remote_python"]} -c "import jupyter_client, ipykernel"'
     command = f"ssh -F {config['ssh_config']} {config['ssh_host_alias']} '{remote}'"
     return f"this must succeed without a question: {command}"

@@ -95,7 +95,7 @@ def kernels_list(as_json: bool) -> None:
 
         return {"rows": list_specs()}
 
-    emit(as_json, work, lambda r: table(r["rows"], "no kernels yet; see: jitmem kernels add --help", limit=100))
+    emit(as_json, work, lambda r: table(r["rows"], "no kernels yet; see jitmem kernels add", limit=100))
 
 
 @kernels_group.command("check")

@@ -6,6 +6,7 @@ channel's name, header, parent header, metadata, content, and any buffers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 PROTOCOL = "v1.kernel.websocket.jupyter.org"
@@ -28,5 +29,5 @@ def unpack(blob: bytes) -> tuple[str, list[bytes]]:
     if not 6 <= count <= len(blob) // 8:
         raise ValueError("not a message of the protocol")
     offsets = [int.from_bytes(blob[8 * n : 8 * n + 8], "little") for n in range(1, count + 1)]
-    frames = [blob[start:end] for start, end in zip(offsets, offsets[1:], strict=False)]
+    frames = [blob[start:end] for start, end in itertools.pairwise(offsets)]
     return frames[0].decode(), frames[1:]

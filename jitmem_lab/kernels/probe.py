@@ -22,10 +22,11 @@ def report(packages: tuple) -> dict:
     import sys
     from pathlib import Path
 
-    found = {"python": platform.python_version(), "executable": sys.executable, "device": "cpu"}
+    found: dict = {"python": platform.python_version(), "executable": sys.executable, "device": "cpu"}
     found.update(platform=platform.platform(), host=platform.node(), cpus=os.cpu_count())
     found.update(folder=str(Path.cwd()), pid=os.getpid(), mark=os.environ.get("JITMEM_KERNEL"))
-    versions, devices = {}, []
+    versions: dict = {}
+    devices: list = []
     for name in packages:
         try:
             versions[name] = importlib.metadata.version(name)
@@ -44,10 +45,10 @@ def report(packages: tuple) -> dict:
         except (OSError, subprocess.SubprocessError):
             listed = ""
         for line in listed.splitlines():
-            name, total, free = [word.strip() for word in line.split(",")][:3]
-            if total.isdigit() and free.isdigit():
-                sizes = {"memory_gib": round(int(total) / 1024, 1), "free_gib": round(int(free) / 1024, 1)}
-                devices.append(dict(sizes, name=name))
+            words = [word.strip() for word in line.split(",")]
+            if len(words) == 3 and words[1].isdigit() and words[2].isdigit():
+                gib = [round(int(mib) / 1024, 1) for mib in words[1:]]
+                devices.append({"name": words[0], "memory_gib": gib[0], "free_gib": gib[1]})
     if versions.get("torch"):
         try:
             import torch
@@ -56,8 +57,9 @@ def report(packages: tuple) -> dict:
                 found["device"], devices = "cuda", []
                 for index in range(torch.cuda.device_count()):
                     free, total = torch.cuda.mem_get_info(index)
-                    sizes = {"memory_gib": round(total / 2**30, 1), "free_gib": round(free / 2**30, 1)}
-                    devices.append(dict(sizes, name=torch.cuda.get_device_name(index)))
+                    name = torch.cuda.get_device_name(index)
+                    gib = [round(size / 2**30, 1) for size in (total, free)]
+                    devices.append({"name": name, "memory_gib": gib[0], "free_gib": gib[1]})
             elif devices:
                 found["problem"] = f"torch {torch.__version__} sees no GPU (its CUDA: {torch.version.cuda})"
         except Exception as error:

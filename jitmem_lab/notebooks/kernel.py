@@ -5,85 +5,28 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import signal
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from ipykernel.kernelspec import make_ipkernel_cmd
-from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_output
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 
-from ..errors import UserError
+from .installed import Specs, last_line
 from .outputs import OUTPUT_LIMIT, BoundedStream, shorten
 
-OWN = "jitmem-own"
-"""Name of the kernel that is this very interpreter, whatever `python3` means in the user's Jupyter."""
 ENGINE = "jitmem"
 """Name of our engine in papermill's registry."""
 INTERRUPT_SECONDS = 20.0
 """How long an interrupted cell may take to end before its kernel is killed."""
 _log = logging.getLogger("jitmem_lab.notebooks")
 _log.addHandler(logging.NullHandler())
-
-
-class _Specs(KernelSpecManager):
-    """The installed kernels, and `OWN`."""
-
-    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        """The spec of a name; that of `OWN` points at the running interpreter."""
-        if kernel_name != OWN:
-            return super().get_kernel_spec(kernel_name)
-        wire = "jitmem_lab.notebooks.wire"
-        packing = [f"--Session.packer={wire}.pack", f"--Session.unpacker={wire}.unpack"]
-        argv = make_ipkernel_cmd(extra_arguments=packing)
-        root = Path(__file__).resolve().parents[2]
-        env = {} if root.name == "site-packages" else {"PYTHONPATH": _first(root)}
-        return KernelSpec(argv=argv, display_name="This interpreter", language="python", env=env)
-
-
-def _first(root: Path) -> str:
-    """The Python path with the source checkout in front: the notebook gets the package that runs it."""
-    rest = os.environ.get("PYTHONPATH")
-    return f"{root}{os.pathsep}{rest}" if rest else str(root)
-
-
-def check_kernel(name: str | None) -> str:
-    """The kernel to start: `OWN` for None, else an installed Python kernel; `UserError` for another."""
-    if name is None:
-        return OWN
-    specs = _Specs()
-    installed = specs.find_kernel_specs()
-    if name not in installed:
-        known = ", ".join(sorted(installed)) or "none"
-        raise UserError(
-            f"there is no kernel '{name}'; installed kernels: {known} (leave -k out for this interpreter)"
-        )
-    language = specs.get_kernel_spec(name).language
-    if language.lower() != "python":
-        raise UserError(f"kernel '{name}' runs {language}, and our notebooks are in Python; choose another")
-    return name
-
-
-def specs_manager() -> KernelSpecManager:
-    """What knows the installed kernels, and `OWN`."""
-    return _Specs()
-
-
-def last_line(log: IO[bytes]) -> str:
-    """Last line of a kernel's log that says something of its own."""
-    log.seek(0)
-    lines = log.read()[-4000:].decode(errors="replace").strip().splitlines()
-    said = [line for line in lines if not re.search("CurveZMQ|TCP transport|encrypt", line)]
-    return said[-1] if said else ""
 
 
 class Watch:
@@ -181,7 +124,7 @@ class Client(PapermillNotebookClient):
 
     def create_kernel_manager(self) -> Any:
         """A manager of the chosen kernel."""
-        self.km = AsyncKernelManager(kernel_name=self.kernel_name, kernel_spec_manager=_Specs())
+        self.km = AsyncKernelManager(kernel_name=self.kernel_name, kernel_spec_manager=Specs())
         self.km.shutdown_wait_time = 10.0
         return self.km
 

@@ -68,7 +68,7 @@ def run_notebook(
     notebook = read_notebook(path)
     values = check_values(notebook_parameters(notebook, path.name), dict(parameters or {}), path.name)
     _refuse_passwords(values)
-    from .kernel import check_kernel
+    from .installed import check_kernel
 
     name = check_kernel(kernel)
     target = _claim(path, output, Path(out_dir))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
 import ipaddress
 import secrets
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,8 @@ SESSIONS = {
     "keep_alive_milliseconds": 30_000,
 }
 """How soon the server lets go of a page that was closed, and how it notices."""
+TURN = 0.001
+"""Seconds after which a thread that reads a run lets the pages have their turn."""
 
 
 def main(
@@ -62,6 +67,7 @@ def main(
         ) from None
     port = find_port(address, port)
     shown = list(runs) or ["runs"]
+    sys.setswitchinterval(TURN)
     server = pn.serve(
         {name: served(name, shown) for name in PAGES},
         port=port,
@@ -75,10 +81,13 @@ def main(
         show=show,
         verbose=False,
         index=str(Path(__file__).parent / "views" / "root.html"),
+        warm=True,  # each page is made once now, that the first visitor need not wait for what is made once
+        compress_response=not is_loopback(address),  # on this machine it would only take time
         **SESSIONS,
     )
     print(f"Dashboards at {url(address, port)}/inspect (Ctrl-C ends them)", flush=True)
     server.start()
+    give_back_memory(server)
     server.io_loop.start()
     server.stop()
     return 0
@@ -98,6 +107,31 @@ def served(name: str, runs: Sequence[str | Path]) -> Callable[[], Any]:
         return pn.Column(bar, view, sizing_mode="stretch_width", margin=0)
 
     return page
+
+
+def give_back_memory(server: Any, every: int = 10_000) -> None:
+    """Give the system back what closed pages have left, which the C library would keep for itself.
+
+    Args:
+        server: A `panel.io.server.Server`.
+        every: Milliseconds between two looks at whether pages were closed.
+    """
+    from tornado.ioloop import PeriodicCallback
+
+    trim: Any = None
+    with contextlib.suppress(OSError, TypeError):
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+    known: set[str] = set()
+
+    def look() -> None:
+        nonlocal known
+        now = {session.id for page in PAGES for session in server.get_sessions(f"/{page}")}
+        if known - now:
+            trim(0)
+        known = now
+
+    if trim is not None:
+        PeriodicCallback(look, every).start()
 
 
 def is_loopback(address: str) -> bool:

@@ -185,7 +185,7 @@ def bench_env(benchmarks: str | None, episodes: int, as_json: bool) -> None:
 )
 @json_option
 def bench_views(episodes: int, gigabytes: float, observation: float, sessions: int, as_json: bool) -> None:
-    """The inspector in a real browser: first view, opening a task, long runs, memory of the server."""
+    """The dashboards in a real browser: first view, opening a task, long runs, memory of the server."""
 
     def work() -> dict[str, Any]:
         from .views import run

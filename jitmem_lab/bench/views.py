@@ -1,8 +1,9 @@
-"""What the inspector costs: a real server, a real browser, runs as large as they get."""
+"""What the dashboards cost: a real server, a real browser, runs as large as they get."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import select
 import shutil
@@ -30,6 +31,14 @@ WARM = 40
 as there will be, for a closed one is held until the server notices."""
 OPENED = 20
 """Tasks that are opened one after another."""
+SIGNS = {
+    "inspect": ".episode-column",
+    "compare": "h2:has-text('How they went')",
+    "bank": "p:has-text('The bank holds')",
+    "judge": "table.confusion",
+    "live": ".bar",
+}
+"""What is seen on each page once there is something to read."""
 
 
 def run(
@@ -39,7 +48,7 @@ def run(
     sessions: int = 200,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Measure the inspector on made-up runs.
+    """Measure the dashboards on made-up runs.
 
     Args:
         episodes: Episodes of the long run.
@@ -53,6 +62,9 @@ def run(
         or made smaller and why.
     """
     notes: list[str] = []
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores / 2:
+        notes.append(f"the machine was busy with other work: load {load:.1f} on {cores} cores at the start")
     browser = _find_browser(notes)
     with tempfile.TemporaryDirectory(prefix="jitmem-views-") as name:
         folder = Path(name)
@@ -66,12 +78,15 @@ def run(
         progress("making runs …")
         made = folder / "made"
         make_run(made / "long", episodes)
+        make_run(made / "other", episodes, seed=8)
         make_run(made / "wide", 2, observation=int(observation * MEGABYTE))
         count = make_run(made / "large", size=int(gigabytes * 1e9))
         rows = _index_rows(made, episodes, gigabytes, count, progress)
         if browser is not None:
             with _chromium(browser) as chromium:
+                _Visit(chromium).leave()  # a visitor's browser runs already
                 rows += _visit_rows(chromium, made, episodes, observation, gigabytes, progress)
+                rows += _page_rows(chromium, made, episodes, progress)
                 rows += _session_rows(chromium, made, sessions, progress, notes)
     return {"rows": rows, "notes": notes}
 
@@ -174,17 +189,21 @@ class _Visit:
     def _received(self, event: dict[str, Any]) -> None:
         self.own += len(event["response"]["payloadData"].encode())
 
-    def open(self, address: str) -> float:
-        """Seconds until the columns of an episode are seen."""
+    def open(self, address: str, page: str = "inspect") -> float:
+        """Seconds until there is something to read."""
         self.program = self.own = 0
         begun = time.perf_counter()
         self.page.goto(address)
-        self.page.locator(".episode-column").wait_for()
+        self.page.locator(SIGNS[page]).first.wait_for()
         return time.perf_counter() - begun
 
-    def settle(self) -> None:
+    def leave(self) -> None:
+        """Close the page and forget its cache."""
+        self.context.close()
+
+    def settle(self, sign: str = ".tabulator-row") -> None:
         """Wait until the table is there and nothing more comes."""
-        self.page.locator(".tabulator-row").first.wait_for()
+        self.page.locator(sign).first.wait_for()
         before = -1
         while before != self.own:
             before = self.own
@@ -238,7 +257,7 @@ def _visit_rows(
         rows.append(_row("… over the wire: the page and its data", visit.own / MEGABYTE, "MB", 0.5))
         new = _Visit(chromium)
         rows.append(_row("first view, a later visitor with a new browser", new.open(long), "s", 2))
-        new.context.close()
+        new.leave()
         again = [visit.open(long) for _ in range(3)]
         rows.append(_row("first view again, in a browser that knows the program", median(again), "s", 2))
         visit.settle()
@@ -247,7 +266,7 @@ def _visit_rows(
         taken = [visit.press("n", shown.format(place)) for place in range(1, OPENED + 1)]
         rows.append(_row("opening a task", median(taken), "s", 0.3))
         rows.append(_row("… the slowest", max(taken), "s"))
-        visit.context.close()
+        visit.leave()
         progress("a long observation …")
         visit = _Visit(chromium)
         rows.append(
@@ -260,15 +279,45 @@ def _visit_rows(
         visit.own = 0
         rows.append(_row("… shown whole", visit.press("s", '.step.chosen[data-step="0"]'), "s"))
         rows.append(_row("… over the wire", visit.own / MEGABYTE, "MB"))
-        visit.context.close()
+        visit.leave()
         progress("the large file …")
         visit = _Visit(chromium)
         begun = time.perf_counter()
         rows.append(_row(f"first view of {gigabytes:g} GB", visit.open(f"{address}?run=large"), "s"))
         visit.page.locator("h2", has_text="read so far").wait_for(state="hidden")
         rows.append(_row("… until all is read", time.perf_counter() - begun, "s"))
-        visit.context.close()
+        visit.leave()
     return rows
+
+
+def _page_rows(
+    chromium: Any, made: Path, episodes: int, progress: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """The other pages, each opened by a browser of its own, on a server that has read none of the runs."""
+    rows = []
+    with _server(made) as (address, _):
+        root = address.rpartition("/")[0]
+        for name in list(SIGNS)[1:]:
+            progress(f"first view of {name} …")
+            visit = _Visit(chromium)
+            page = f"{root}/{name}?{_asked(name)}"
+            what = f"{name}: first view of {'two runs of ' if name == 'compare' else ''}{episodes:,} episodes"
+            rows.append(_row(what, visit.open(page, name), "s", 2))
+            visit.settle(SIGNS[name])
+            rows.append(
+                _row("… over the wire: the program, kept by the browser", visit.program / MEGABYTE, "MB")
+            )
+            rows.append(_row("… over the wire: the page and its data", visit.own / MEGABYTE, "MB", 0.5))
+            visit.leave()
+            later = _Visit(chromium)
+            rows.append(_row("… a later visitor with a new browser", later.open(page, name), "s", 2))
+            later.leave()
+    return rows
+
+
+def _asked(name: str) -> str:
+    """The runs that a page is opened with."""
+    return "runs=long&runs=other" if name == "compare" else "run=long"
 
 
 def _session_rows(
@@ -280,28 +329,31 @@ def _session_rows(
         if _memory(pid) is None:
             notes.append("memory was not measured: there is no /proc here")
             return []
+        root = address.rpartition("/")[0]
         for number in range(WARM):
-            _come_and_go(chromium, f"{address}?run=long&position={number}")
+            _come_and_go(chromium, root, number)
         before = _settled_memory(pid)
         for number in range(sessions):
             if number % 50 == 0:
                 progress(f"visit {number} of {sessions} …")
-            _come_and_go(chromium, f"{address}?run=long&position={number}")
+            _come_and_go(chromium, root, number)
         most = _memory(pid) or 0.0
         after = _settled_memory(pid)
     return [
-        _row(f"server's memory after {WARM} visits", before, "MB"),
+        _row(f"server's memory after {WARM} visits to all pages", before, "MB"),
         _row(f"… after {sessions} more, the last ones not yet let go", most, "MB"),
         _row("… when they are", after, "MB"),
         _row("… more than before", 100 * (after / before - 1), "%", 20),
     ]
 
 
-def _come_and_go(chromium: Any, address: str) -> None:
+def _come_and_go(chromium: Any, root: str, number: int) -> None:
+    """One visit: the pages in turn, each time the inspector's next task."""
+    name = list(SIGNS)[number % len(SIGNS)]
     context = chromium.new_context()
     page = context.new_page()
-    page.goto(address)
-    page.locator(".episode-column").wait_for(timeout=PATIENCE * 1000)
+    page.goto(f"{root}/{name}?{_asked(name)}&position={number}")
+    page.locator(SIGNS[name]).first.wait_for(timeout=PATIENCE * 1000)
     context.close()
 
 

@@ -12,14 +12,7 @@ from ..comparison import Comparison
 from ..errors import UserError
 from ..records import Episode, RetrievedTrace
 from ..render import escape, short_repr
-from ..statistics import (
-    Metric,
-    TaskKey,
-    difference_interval,
-    mcnemar_by_replicate,
-    paired,
-    wilson,
-)
+from ..statistics import Metric, TaskKey, wilson
 from .comparing import Side, compared, differences, draws_for
 from .diffing import STYLE as DIFF_STYLE
 from .diffing import Kind, diff_html
@@ -93,6 +86,14 @@ def overview_html(sides: Sequence[Side], comparison: Comparison, inspector: str 
     return "".join(parts)
 
 
+def work_out(sides: Sequence[Side]) -> None:
+    """Have the figures that take long at hand: what runs are kept with holds them from then on."""
+    if len(sides) > 1:
+        _pairs(sides, compared(sides))
+    for side in sides:
+        side.curve  # noqa: B018
+
+
 def _went(sides: Sequence[Side]) -> str:
     rows = []
     for side in sides:
@@ -113,34 +114,32 @@ def _went(sides: Sequence[Side]) -> str:
                 f"{side.unreadable:,}",
             )
         )
-    head = ("run", "what", "played", "won", "success", "95 % interval", "steps", "errors", "broken lines")
+    head = ("run", "what", "played", "won", "success", "95 % Wilson", "steps", "errors", "broken lines")
     return grid(head, rows, text=2)
 
 
 def _pairs(sides: Sequence[Side], comparison: Comparison) -> str:
     draws = draws_for(sides)
-    base, *others = comparison.groups
+    first, base = sides[0], comparison.groups[0]
     rows = []
-    for group in others:
+    for side, group in zip(sides[1:], comparison.groups[1:], strict=True):
         metrics: tuple[Metric, ...] = ("success", "reward") if base.graded or group.graded else ("success",)
         for metric in metrics:
-            pairs = paired(base.streams, group.streams, metric)
-            if not pairs.number:
-                rows.append((group.label, "no task in common", *["–"] * 7))
+            gap = side.against(first, metric, draws)
+            if not gap.number:
+                rows.append((side.name, "no task in common", *["–"] * 7))
                 break
-            interval = difference_interval(pairs, draws=draws)
-            test = next(iter(mcnemar_by_replicate(pairs).values())) if metric == "success" else None
             rows.append(
                 (
-                    group.label,
+                    side.name,
                     "success, points" if metric == "success" else "score, points",
-                    f"{pairs.number:,}",
-                    percent(pairs.difference),
-                    "{} to {}".format(*map(percent, interval)) if interval else "–",
-                    f"{test.only_b:,}" if test else "–",
-                    f"{test.only_a:,}" if test else "–",
-                    f"{test.p:.3g}" if test else "–",
-                    f"{pairs.errors:,}",
+                    f"{gap.number:,}",
+                    percent(gap.difference),
+                    "{} to {}".format(*map(percent, gap.interval)) if gap.interval else "–",
+                    f"{gap.test.only_b:,}" if gap.test else "–",
+                    f"{gap.test.only_a:,}" if gap.test else "–",
+                    f"{gap.test.p:.3g}" if gap.test else "–",
+                    f"{gap.errors:,}",
                 )
             )
     head = (
@@ -148,7 +147,7 @@ def _pairs(sides: Sequence[Side], comparison: Comparison) -> str:
         "what",
         "tasks in common",
         "difference",
-        "95 % interval",
+        "95 % bootstrap",
         "only it won",
         f"won by {sides[0].name} only",
     )

@@ -20,7 +20,7 @@ from .comparing import (
     WHICH,
     Side,
     compared,
-    read_side,
+    first_two,
     task_frame,
     task_names,
     trace_frame,
@@ -28,6 +28,7 @@ from .comparing import (
 )
 from .curves import curves
 from .diffing import KINDS
+from .gathering import SLICE, Gathering
 from .keys import COMPARE_KEYS, Browser, keys_html
 from .naming import short_names
 from .plots import line_pane
@@ -43,20 +44,9 @@ OFFERED = 300
 """Tasks that are offered for one trace."""
 TABS = {"What differs": "runs", "Tasks": "tasks", "One trace, two tasks": "trace"}
 """The parts of the page."""
-_SELECTION = (
-    "runs",
-    "base",
-    "tab",
-    "which",
-    "text",
-    "task",
-    "bank",
-    "trace",
-    "left",
-    "right",
-    "diff",
-    "full",
-)
+_ALWAYS, _OF_TASK = ("runs", "base", "tab"), ("which", "text", "task")
+_OF_TRACE, _HOW = ("bank", "trace", "left", "right"), ("diff", "full")
+_SELECTION = (*_ALWAYS, *_OF_TASK, *_OF_TRACE, *_HOW)
 _STYLE = style.STYLE + beside.STYLE
 
 
@@ -64,7 +54,8 @@ class Comparer(pn.viewable.Viewer):
     """Two or more runs beside each other, the others compared with one of them.
 
     Args:
-        runs: Run directories, folders of runs, or several of these.
+        where: Run directories, folders of runs, or several of these.
+        location: A `panel.io.location.Location` to `follow` from the beginning.
         params: `runs` (names), `base`, `tab`, `which`, `text`, `task`, `bank`, `trace`, `left`, `right`,
             `diff`, `full`.
 
@@ -85,15 +76,18 @@ class Comparer(pn.viewable.Viewer):
     diff: Any = param.Selector(default="side", objects=KINDS, doc="How two texts are shown.")
     full = param.Boolean(default=False, label="show long texts whole", doc="Whether nothing is cut.")
 
-    def __init__(self, where: str | Path | Run | Sequence[Any] = "runs", **params: Any) -> None:
+    def __init__(
+        self, where: str | Path | Run | Sequence[Any] = "runs", location: Any = None, **params: Any
+    ) -> None:
         super().__init__()
         self._where = [where] if isinstance(where, str | Path | Run) else list(where)
         self._listed: dict[str, Listed] = {}
+        self._gathering = Gathering({})
         self._sides: list[Side] = []
         self._problems: list[str] = []
         self._names: dict[str, TaskKey] = {}
         self._filling = False
-        self._counted = False
+        self._silent = False
         self._location: Any = None
         self._inspector: str | None = None
         self._made: dict[str, tuple[Any, ...]] = {}
@@ -103,9 +97,12 @@ class Comparer(pn.viewable.Viewer):
         if unknown:
             raise UserError(no_run(self._where, unknown[0]))
         with self._quietly():
-            self.param.update(**({"runs": self._first()} | params))
+            self.param.update(**({"runs": first_two(self._listed)} | params))
         self.param.watch(self._changed, list(_SELECTION))
-        self._read()
+        if location is None:
+            self._read()
+        else:
+            self.follow(location)
 
     def _controls(self) -> None:
         def pane() -> pn.pane.HTML:
@@ -230,7 +227,8 @@ class Comparer(pn.viewable.Viewer):
         self._find()
         with self._quietly():
             if not self.runs:
-                self.runs = self._first()
+                self.runs = first_two(self._listed)
+        self._silent = False
         self._read()
 
     def follow(self, location: Any, inspector: str | None = "inspect") -> None:
@@ -261,8 +259,8 @@ class Comparer(pn.viewable.Viewer):
                 if chosen.get(name) is not None:
                     self.param[name].objects = [chosen[name]]
             self.param.update(**chosen)
+        self._location, self._silent = location, bool(problems)  # a URL that is wrong stays to be mended
         self._read(problems)
-        self._location = location
         if not problems:
             pn.state.onload(self._tell)  # before that, the browser's own URL wins
 
@@ -285,30 +283,17 @@ class Comparer(pn.viewable.Viewer):
         return last[:500]
 
     def _tell(self) -> None:
-        if self._location is None:
+        if self._location is None or self._silent:
             return
         kept = {n: v for n, v in parse_qs(self._location.search.lstrip("?")).items() if n not in _SELECTION}
-        names = ["runs", "base", "tab"]
-        names += {"tasks": ["which", "text", "task"], "trace": ["bank", "trace", "left", "right"]}.get(
-            self.tab, []
-        )
-        names += ["diff", "full"] if self.tab != "runs" else []
+        own = {"runs": (), "tasks": (*_OF_TASK, *_HOW), "trace": (*_OF_TRACE, *_HOW)}
+        names = (*_ALWAYS, *own[self.tab])
         told: dict[str, Any] = {}
         for name in names:
             mine = getattr(self, name)
             if mine not in (None, "") and (name == "runs" or mine != self.param[name].default):
                 told[name] = int(mine) if isinstance(mine, bool) else mine
         self._location.search = "?" + urlencode(kept | told, doseq=True, errors="replace")
-
-    def _first(self) -> list[str]:
-        """The newest run, and before it the newest of another memory on the same benchmark."""
-        names = list(self._listed)
-        if len(names) < 2:
-            return names
-        newest = self._listed[names[0]]
-        alike = [run for run in self._listed.values() if run.benchmark == newest.benchmark and run != newest]
-        other = [run for run in alike if run.memory != newest.memory]
-        return [(other or alike or [self._listed[names[1]]])[0].name, newest.name]
 
     def _find(self) -> None:
         """Look which runs there are; those chosen stay, though they may be gone."""
@@ -328,7 +313,7 @@ class Comparer(pn.viewable.Viewer):
     def _changed(self, *events: Any) -> None:
         if self._filling:
             return
-        changed = {event.name for event in events}
+        changed, self._silent = {event.name for event in events}, False
         with self._quietly():
             if "bank" in changed:
                 self.trace = None
@@ -341,18 +326,31 @@ class Comparer(pn.viewable.Viewer):
 
     def _read(self, problems: Sequence[str] = ()) -> None:
         """Read the runs chosen; one that cannot be read gets a sentence, and the rest is shown."""
-        self._sides, self._problems, self._counted, self._made = [], list(problems), False, {}
+        self._sides, self._problems, self._made = [], list(problems), {}
         with self._quietly():
             first = self.runs[0] if self.runs else None
             self._offer("base", list(self.runs), first)
-        for name in sorted(self.runs, key=lambda name: name != self.base):
-            try:
-                self._sides.append(read_side(name, self._listed[name].path))
-            except UserError as error:
-                self._problems.append(f"{name}: {error}")
-        empty = [side.name for side in self._sides if not side.rows]
-        self._problems += [f"{name} has no finished episode yet; press Reload later" for name in empty]
-        self._names = task_names(self._sides)
+        names = sorted(self.runs, key=lambda name: name != self.base)
+        self._gathering = Gathering({name: self._listed[name].path for name in names})
+        self._gathering.go_on(None if self._location is None else SLICE)
+        self._take()
+
+    def _take(self) -> None:
+        """Show the runs, or how far they are read: the rest is read aside while the browser has the page."""
+        gathering, document = self._gathering, pn.state.curdoc
+
+        def back() -> None:
+            if gathering is self._gathering:
+                self._take()
+
+        if gathering.whole:
+            self._sides = gathering.sides
+            empty = [side.name for side in self._sides if not side.rows]
+            self._problems += gathering.problems
+            self._problems += [f"{name} has no finished episode yet; press Reload later" for name in empty]
+            self._names = task_names(self._sides)
+        elif document is not None:
+            gathering.go_on_aside(lambda: document.add_next_tick_callback(back))
         self._draw()
 
     def _draw(self) -> None:
@@ -361,8 +359,10 @@ class Comparer(pn.viewable.Viewer):
         for tab, part in self._parts.items():
             part.visible = tab == self.tab and bool(self._sides)
         self._kind.visible = self._whole.visible = self.tab != "runs" and bool(self._sides)
+        if not self._gathering.whole:
+            said.append(f"reading the runs: {100 * self._gathering.share:.0f} % so far")
         if not self.runs:
-            said.append("choose runs above" if self._listed else self._nothing())
+            said.append("choose runs above" if self._listed else no_runs(self._where))
         elif len(self.runs) == 1 and self.tab != "trace":
             said.append("choose a second run above")
         with self._quietly():
@@ -375,15 +375,12 @@ class Comparer(pn.viewable.Viewer):
         self._head.object = style.page(f"<h2>JitMem Lab · compare {style.facts(escape(names, 600))}</h2>")
         self._tell()
 
-    def _nothing(self) -> str:
-        return no_runs(self._where)
-
     def _draw_runs(self) -> None:
         if not self._new("runs", tuple(side.name for side in self._sides)):
             return
         comparison = compared(self._sides)
         self._overview.object = style.page(beside.overview_html(self._sides, comparison, self._inspector))
-        self._curve.object = curves(comparison)
+        self._curve.object = curves(self._sides)
         self._curve.visible = any(side.rows for side in self._sides)
         self._differ.object = style.page(beside.differences_html(self._sides)) if self._sides[1:] else ""
         self._costs.object = ""
@@ -489,7 +486,4 @@ _MARKS = {"success": "✓", "failure": "✗", "error": "!"}
 def compare_page(runs: Sequence[str | Path | Run]) -> Comparer:
     """A fresh comparison for one visitor, with its selection in the URL and a light or dark page."""
     page_theme()
-    view = Comparer(runs)
-    if pn.state.location is not None:
-        view.follow(pn.state.location)
-    return view
+    return Comparer(runs, pn.state.location)

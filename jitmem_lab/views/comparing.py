@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import math
-import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from ..accounting import Account, account
 from ..analysis import model_name
 from ..compare_tables import short_model
 from ..comparison import Comparison, Group, Replicate
 from ..errors import UserError
-from ..records import SCHEMA_VERSION, Episode, Outcome
+from ..records import Episode
 from ..render import clean_text
 from ..runs import Run, diff
-from ..statistics import TaskKey, task_key, value
+from ..statistics import (
+    Curve,
+    Interval,
+    McNemar,
+    Metric,
+    TaskKey,
+    difference_interval,
+    learning_curve,
+    mcnemar_by_replicate,
+    paired,
+    task_key,
+    value,
+)
+from .lights import Light, Lights
+from .reading import Listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,138 +47,71 @@ WHICH = {
 _ONE = Replicate(None, None)
 
 
-class LightTask(NamedTuple):
-    """What runs are matched by, and the sentence."""
+class Gap(NamedTuple):
+    """A run against another one on the tasks that both have a result for."""
 
-    benchmark: str
-    """Name of the benchmark."""
-    split: str
-    """Its split."""
-    task_id: str
-    """The task's id."""
-    description: str
-    """Its sentence."""
-
-
-class Played(NamedTuple):
-    """What is kept of a trajectory."""
-
-    reward: float | None
-    """The environment's own metric."""
-    steps: int
-    """Number of steps."""
-
-
-class Light(NamedTuple):
-    """One episode without its texts; it has what the library's statistics look at under the same names."""
-
-    position: int
-    """Place in the stream."""
-    task: LightTask
-    """The task."""
-    trial: int
-    """0 for the first attempt at this task in the stream."""
-    outcome: Outcome
-    """success, failure or error."""
-    trajectory: Played | None
-    """What the executor did; None when it never began."""
-    payload: int
-    """Characters of the payload."""
-    traces: tuple[tuple[int, str], ...]
-    """Id and task sentence of each retrieved trace."""
-    start: int
-    """Byte of the file where its line begins."""
-    length: int
-    """Bytes of the line."""
-
-    @property
-    def episode(self) -> Episode:
-        """This as what the library's statistics take."""
-        return cast(Episode, self)
-
-
-def _light(line: bytes, start: int = 0) -> tuple[str, Light]:
-    """Key and light form of a line of `episodes.jsonl`; prompts and steps are parsed only if they must be.
-
-    A quote within a text has a backslash before it, so what is looked for is structure; a cut between two
-    places that don't belong together leaves brackets that don't match, or loses a field.
-    """
-    calls = line.find(b'"calls": [{') + 10
-    after = line.find(b'], "error": ', calls)
-    begin = line.find(b'"steps": [{', after) + 10
-    end = line.rfind(b'], "task": {', begin)
-    place = (start, len(line))
-    if 10 <= calls < after < begin < end:
-        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            raw = json.loads(line[:calls] + line[after:begin] + line[end:])
-            return _shortened(raw, line.count(b'"admissible": [', begin, end), place)
-    raw = json.loads(line)
-    return _shortened(raw, len((raw.get("trajectory") or {}).get("steps") or ()), place)
-
-
-def _shortened(raw: dict[str, Any], steps: int, place: tuple[int, int]) -> tuple[str, Light]:
-    if int(raw.get("schema_version", 1)) > SCHEMA_VERSION:
-        raise UserError(
-            f"this run has episodes of schema {raw['schema_version']}, newer than {SCHEMA_VERSION} which "
-            "this version reads; upgrade jitmem-lab to open it"
-        )
-    task, position, outcome = raw["task"], raw["position"], raw["outcome"]
-    if type(position) is not int or position < 0 or outcome not in get_args(Outcome):
-        raise ValueError(position)
-    trajectory, recall = raw["trajectory"], raw.get("recall") or {}
-    reward = None if trajectory is None or trajectory["reward"] is None else float(trajectory["reward"])
-    reward = reward if reward is not None and math.isfinite(reward) else None
-    intern = sys.intern
-    key = (intern(str(task["benchmark"])), intern(str(task["split"])), str(task["task_id"]))
-    return str(raw["key"]), Light(
-        position,
-        LightTask(*key, str(task["description"])),
-        int(raw.get("trial", 0)),
-        outcome,
-        None if trajectory is None else Played(reward, steps),
-        len(recall.get("payload", "")),
-        tuple((int(t["trace_id"]), intern(str(t["description"]))) for t in recall.get("traces", ())),
-        *place,
-    )
+    number: int
+    """How many these are."""
+    errors: int
+    """Tasks left out because one of the two ended in an error or was not scored."""
+    difference: float | None
+    """Mean of the run's values less the other's."""
+    interval: Interval | None
+    """Its 95 % interval."""
+    test: McNemar | None
+    """McNemar's exact test, of successes only; `only_a` counts the other run's."""
 
 
 class Side:
-    """One of the runs compared. Nothing of it changes once it is read.
+    """One of the runs compared. Nothing of it changes once it is made.
 
     Args:
         name: What the run is called.
-        path: Its directory.
+        run: The run.
+        lights: What was read of it; read to its end here, if that is still to be done.
 
     Raises:
         UserError: The directory is gone, broken, or of a newer version.
     """
 
-    def __init__(self, name: str, path: Path) -> None:
-        self.name, self.run = name, Run(path)
-        self.unreadable = 0
-        found: dict[str, Light] = {}
-        self.file = path / "episodes.jsonl"
+    def __init__(self, name: str, run: Run, lights: Lights | None = None) -> None:
+        self.name, self.run = name, run
+        self.file = run.path / Lights.name
+        self._lights = Lights.of(run) if lights is None else lights  # so that the next reading goes on there
+        self._lights.refresh()
+        self.unreadable = self._lights.unreadable
         self.size = self.file.stat().st_size if self.file.exists() else 0
-        if self.size:
-            with self.file.open("rb", buffering=1 << 20) as lines:
-                start = 0
-                for line in lines:
-                    if line.endswith(b"\n"):
-                        self._take(line, start, found)
-                    start += len(line)
-        self._places = {row.position: row for row in sorted(found.values(), key=lambda row: row.position)}
+        found = sorted(self._lights.found.values(), key=lambda row: row.position)
+        self._places = {row.position: row for row in found}
         self.rows = list(self._places.values())
         self.by_task = {task_key(row.episode): row for row in self.rows}
+        self._gaps: WeakKeyDictionary[Side, dict[tuple[Metric, int], Gap]] = WeakKeyDictionary()
 
-    def _take(self, line: bytes, start: int, found: dict[str, Light]) -> None:
-        try:
-            key, light = _light(line, start)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self.unreadable += 1
-            return
-        before = found.get(key)
-        if before is None or before.outcome == "error":
-            found[key] = light
+    @cached_property
+    def curve(self) -> Curve:
+        """Its learning curve."""
+        return learning_curve({_ONE: [row.episode for row in self.rows]})
+
+    def against(self, other: Side, metric: Metric, draws: int) -> Gap:
+        """How it did against another run, worked out once.
+
+        Args:
+            other: The run that it is compared with.
+            metric: What an episode counts.
+            draws: Resamples of the bootstrap.
+        """
+        known = self._gaps.setdefault(other, {})
+        if (metric, draws) not in known:
+            a, b = ({_ONE: [row.episode for row in side.rows]} for side in (other, self))
+            pairs = paired(a, b, metric)
+            known[metric, draws] = Gap(
+                pairs.number,
+                pairs.errors,
+                pairs.difference,
+                difference_interval(pairs, draws=draws) if pairs.number else None,
+                mcnemar_by_replicate(pairs).get(_ONE) if metric == "success" else None,
+            )
+        return known[metric, draws]
 
     @cached_property
     def by_trace(self) -> dict[int, list[Light]]:
@@ -221,6 +165,61 @@ class Side:
 _LOCK = threading.Lock()
 _READ: dict[tuple[Any, ...], Side] = {}
 _KEPT = 12
+_FILES = ("config.json", "episodes.jsonl", "writes.jsonl")
+
+
+class Reading:
+    """Reads a run for a comparison, a slice of time at a time; made anew only if its files have changed.
+
+    Args:
+        name: What the run is called.
+        path: Its directory.
+
+    Raises:
+        UserError: The directory is gone, broken, or of a newer version.
+    """
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._name = name
+        self._key = (name, str(path), *(_stamp(path / file) for file in _FILES))
+        with _LOCK:
+            self.side: Side | None = _READ.get(self._key)
+        """The run, once it has been read to its end."""
+        self._run = Run(path) if self.side is None else self.side.run
+        self._lights = Lights.of(self._run)
+
+    @property
+    def share(self) -> float:
+        """Share of the run that was read."""
+        return 1.0 if self.side is not None else self._lights.share
+
+    def go_on(self, seconds: float | None = None) -> Side | None:
+        """Read on; the run once that is done.
+
+        Args:
+            seconds: After which it stops for now; None reads all.
+
+        Raises:
+            UserError: It cannot be read.
+        """
+        if self.side is None:
+            self._lights.refresh(seconds)
+            if self._lights.whole:
+                self.side = Side(self._name, self._run, self._lights)
+        if self.side is not None:
+            with _LOCK:
+                for old in [old for old in _READ if old[:2] == self._key[:2]] + list(_READ)[: -_KEPT + 1]:
+                    _READ.pop(old, None)
+                _READ[self._key] = self.side
+        return self.side
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    try:
+        stat = file.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def read_side(name: str, path: Path) -> Side:
@@ -229,20 +228,20 @@ def read_side(name: str, path: Path) -> Side:
     Raises:
         UserError: It cannot be read.
     """
-    stamps = []
-    for file in ("config.json", "episodes.jsonl", "writes.jsonl"):
-        try:
-            stat = (path / file).stat()
-            stamps.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
-        except OSError:
-            stamps.append((0, 0, 0))
-    key = (name, str(path), *stamps)
-    with _LOCK:
-        side = _READ.pop(key, None) or Side(name, path)
-        for old in [old for old in _READ if old[:2] == key[:2]] + list(_READ)[: -_KEPT + 1]:
-            _READ.pop(old, None)
-        _READ[key] = side
-        return side
+    side = Reading(name, path).go_on()
+    assert side is not None
+    return side
+
+
+def first_two(listed: Mapping[str, Listed]) -> list[str]:
+    """Names to begin with: the newest run, and before it the newest of another memory on its benchmark."""
+    names = list(listed)
+    if len(names) < 2:
+        return names
+    newest = listed[names[0]]
+    alike = [run for run in listed.values() if run.benchmark == newest.benchmark and run != newest]
+    other = [run for run in alike if run.memory != newest.memory]
+    return [(other or alike or [listed[names[1]]])[0].name, newest.name]
 
 
 def compared(sides: Sequence[Side], costs: bool = False) -> Comparison:

@@ -22,6 +22,7 @@ from jitmem_lab.runs import Run, diff
 from jitmem_lab.statistics import paired, task_key, wilson, wins_losses
 from jitmem_lab.views import beside, comparing, diffing, qualitative
 from jitmem_lab.views.comparing import Side, compared, read_side, task_frame, task_names, told
+from jitmem_lab.views.lights import light_of
 
 from .rivals import HOSTILE, make_rival, make_rivals
 
@@ -77,7 +78,7 @@ def test_a_cut_in_the_wrong_place_is_noticed(folder, change):
     raw["zzz"] = change
     raw["trajectory"]["parts"] = change
     text = json.dumps(raw, sort_keys=True).encode()
-    assert comparing._light(text)[1][:-1] == comparing._light(line.encode())[1][:-1]
+    assert light_of(text)[1][:-1] == light_of(line.encode())[1][:-1]
 
 
 def test_errors_give_way_to_results_and_broken_lines_are_counted(folder, tmp_path):

@@ -47,7 +47,7 @@ def launch(config: TrainConfig, out: str | Path | None = None, *, launcher: Sequ
         )
     limit = time.monotonic() + START_SECONDS
     while time.monotonic() < limit:
-        if job.running:
+        if job.running and "pid" in job.status():
             break
         if process.poll() is not None:
             if process.returncode == 0:

@@ -10,9 +10,13 @@ import contextlib
 import json
 import os
 import shutil
+import signal
+import socket
 import sys
+import threading
 import time
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from ..benchmarks.base import Benchmark
@@ -96,14 +100,19 @@ def _deciding(request: dict[str, Any]) -> dict[str, Any]:
 
 def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
     """One attempt at a training; how it ended stands in its status."""
-    _need_packages()
-    status: dict[str, Any] = {"state": "running", "pid": os.getpid(), "started": time.time()}
+    status: dict[str, Any] = {
+        "state": "running",
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "started": time.time(),
+    }
     write_json(path / "status.json", status | {"phase": "loading"})
+    stop = _stopped_by_signal(path)
     with contextlib.ExitStack() as stack:
-        watch: Any = None
         try:
-            watch = _train(config, path, progress, stack)
-            state = "stopped" if watch.stop.is_set() else "completed"
+            _need_packages()
+            watch = _train(config, path, progress, stack, stop)
+            state = "completed" if watch.status["step"] == config.steps else "stopped"
             watch.write(state=state, phase=None, eta_seconds=None)
         except BaseException as error:
             asked = isinstance(error, KeyboardInterrupt)
@@ -114,7 +123,22 @@ def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
             raise
 
 
-def _train(config: TrainConfig, path: Path, progress: bool, stack: contextlib.ExitStack) -> Any:
+def _stopped_by_signal(path: Path) -> threading.Event:
+    """An event that SIGTERM sets: the training ends at the end of its step, with a checkpoint."""
+    stop = threading.Event()
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        write_json(path / "status.json", TrainRun(path).status() | {"state": "stopping"})
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, asked)
+    return stop
+
+
+def _train(
+    config: TrainConfig, path: Path, progress: bool, stack: contextlib.ExitStack, stop: threading.Event
+) -> Any:
     from .curator import load_curator, saved
     from .prompting import check_lengths, make_prompts, stop_tokens, trainer_prompt, write_prompts
     from .reward import EpisodeReward
@@ -163,6 +187,7 @@ def _train(config: TrainConfig, path: Path, progress: bool, stack: contextlib.Ex
         evaluate if config.heldout is not None else None,
         lambda folder: saved(trainer, tokenizer, folder),
         progress,
+        stop,
     )
     from .playing import Player
 
@@ -172,7 +197,6 @@ def _train(config: TrainConfig, path: Path, progress: bool, stack: contextlib.Ex
     trainer = make_trainer(config, model, tokenizer, rows, reward, checkpoints, [watch])
     last = last_checkpoint(checkpoints)
     watch.go_on_from(0 if last is None else int(last.name.rpartition("-")[2]) // config.updates)
-    watch.catch_signals()
     try:
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
     finally:

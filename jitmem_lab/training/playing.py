@@ -73,6 +73,9 @@ class Player:
         self.concurrency = concurrency
         self.seed = seed
         self.stop = stop
+        self._lock = threading.Lock()
+        self._failed = 0
+        self._cause = ""
         self.deterministic = executor.act == "choose" or executor.sampling.temperature == 0
 
     def play(self, jobs: Sequence[Job], tell: Callable[[int], None] = lambda done: None) -> list[Played]:
@@ -95,17 +98,12 @@ class Player:
         ]
         owed = sorted(set(same))
         found: dict[int, Played] = {}
-        failed = 0
+        self._failed = 0
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="episode") as pool:
             futures = {pool.submit(self._try, jobs[index]): index for index in owed}
             try:
                 for future in as_completed(futures):
-                    played = found[futures[future]] = future.result()
-                    failed = failed + 1 if played.error else 0
-                    if failed >= IN_A_ROW:
-                        raise InfrastructureError(
-                            f"{failed} episodes in a row could not be played: {played.error}"
-                        )
+                    found[futures[future]] = future.result()
                     tell(len(found))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -123,9 +121,16 @@ class Player:
     def _try(self, job: Job) -> Played:
         played = Played(None, None)
         for _ in range(TRIES):
+            if self._failed >= IN_A_ROW:
+                raise InfrastructureError(self._cause)
             played = self._once(job)
             if not played.error or (self.stop is not None and self.stop.is_set()):
                 break
+        with self._lock:
+            self._failed = self._failed + 1 if played.error else 0
+            if self._failed == IN_A_ROW:
+                self._cause = f"{IN_A_ROW} episodes in a row could not be played: {played.error}"
+                raise InfrastructureError(self._cause)
         return played
 
     def _once(self, job: Job) -> Played:

@@ -50,10 +50,11 @@ AUTHORS_CODE: dict[str, Any] = PAPER | {
     "layout": "stores",
     "updates": 8,
     "heldout_every": 5,
+    "save_every": 5,
 }
 """As the authors' repository runs it: a store of 10 trajectories of other tasks for each task, and a
-mini-batch of 32 payloads, so 8 updates a step. (It chooses checkpoints on a part of the test split; here they
-are chosen on tasks of the train split.)"""
+mini-batch of 32 payloads, so 8 updates a step. (It saves every 10 steps and chooses checkpoints on a part of
+the test split; here they are chosen on tasks of the train split, and saved as often.)"""
 
 SMOL: dict[str, Any] = {
     "executor": "smol",

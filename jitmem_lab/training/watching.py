@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from transformers import TrainerCallback
@@ -41,6 +39,7 @@ class Watch(TrainerCallback):
         evaluate: Plays the held-out tasks at a step; gives the line to be written. None for none.
         save: Saves the model as it stands into a folder.
         show: Whether to draw a bar.
+        stop: Set when the training shall end at the end of its step.
     """
 
     def __init__(
@@ -51,6 +50,7 @@ class Watch(TrainerCallback):
         evaluate: Callable[[int], dict[str, Any]] | None,
         save: Callable[[Path], None],
         show: bool,
+        stop: threading.Event,
     ) -> None:
         self.config = config
         self.path = path
@@ -58,7 +58,7 @@ class Watch(TrainerCallback):
         self.evaluate = evaluate
         self.save = save
         self.show = show
-        self.stop = threading.Event()
+        self.stop = stop
         self.begun = time.time()
         self.first: int | None = None
         self.status: dict[str, Any] = {
@@ -103,15 +103,6 @@ class Watch(TrainerCallback):
             return found
         except (OSError, ValueError):
             return None
-
-    def catch_signals(self) -> None:
-        """Let SIGTERM end the training at the end of its step, with a checkpoint."""
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._asked)
-
-    def _asked(self, number: int, frame: FrameType | None) -> None:
-        self.stop.set()
-        self.write(state="stopping")
 
     def record(self, update: int, rollouts: list[Rollout], seconds: float) -> None:
         """Write a batch of payloads with what came of them."""
@@ -170,7 +161,9 @@ class Watch(TrainerCallback):
                 file=sys.stderr,
                 mininterval=interval,
             )
-        if self.first == 0:
+        if self.stop.is_set():
+            control.should_training_stop = True
+        elif self.first == 0:
             self._evaluate(0)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -268,6 +261,8 @@ class Watch(TrainerCallback):
 
     def write(self, **changes: Any) -> None:
         """Write `status.json`."""
+        if self.stop.is_set():
+            changes.setdefault("state", "stopping")
         self.status |= changes | {"updated": time.time()}
         write_json(self.path / "status.json", self.status)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from panels import COLOURS
+from tests.unit.panels import COLOURS
 
 WORDS = (
     "Task: press the button of panel Steps to do it: 1. 2. none [pad] [end] [unk] " + " ".join(COLOURS)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .accounting import account
 from .frames import frame
 from .records import Episode, content_hash
 from .statistics import confusion, wilson
+from .write_counts import write_counts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def summarise(run: Run) -> dict[str, Any]:
-    """Outcome counts, success rate with its 95 % Wilson interval, mean steps, tokens by role.
+    """Outcome counts, success rate with its 95 % Wilson interval, mean steps, writes, tokens by role.
 
     `mean_reward` is the benchmark's own metric (WebShop's score, partial credit included); `graded` says
     whether any episode got partial credit, which is never a success. Errors are no failures: they are counted
@@ -105,6 +106,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "benchmark": run.settings.get("benchmark", {}).get("name"),
         "split": run.settings.get("benchmark", {}).get("split"),
         "memory": run.settings.get("memory", {}).get("name"),
+        "variant": (run.config.get("request") or {}).get("variant"),
         "model": model_name(run),
         "tasks": total,
         "outcomes": {name: counts[name] for name in ("success", "failure", "error")},
@@ -119,6 +121,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "invalid_actions": sum(trajectory.invalid_actions for trajectory in played),
         "self_excluded": sum(episode.recall.self_excluded for episode in episodes),
         "judge": judged._asdict() if judged else None,
+        "writes": write_counts(run)._asdict(),
         "tokens": {
             role: {"prompt": u.prompt_tokens, "completion": u.completion_tokens} for role, u in spent.items()
         },
@@ -128,6 +131,28 @@ def summarise(run: Run) -> dict[str, Any]:
         "episode_seconds": round(sum(seconds for _, seconds in spans), 3),
         "wall_seconds": _wall(spans),
     }
+
+
+def readable(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """A summary with shares in percent and other figures cut to what a reader needs, as texts."""
+    told: dict[str, Any] = {}
+    for name, value in summary.items():
+        if name == "success_rate":
+            told[name] = "–" if value is None else f"{100 * value:.1f} %"
+        elif name == "success_interval":
+            low, high = value
+            told[f"{name} (95 %, Wilson)"] = f"{100 * low:.1f} – {100 * high:.1f} %"
+        elif isinstance(value, float):
+            told[name] = f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+        elif isinstance(value, dict):
+            told[name] = readable(value)
+        elif isinstance(value, list):
+            told[name] = "; ".join(map(str, value)) or "none"
+        elif isinstance(value, int) and not isinstance(value, bool):
+            told[name] = f"{value:,}"
+        else:
+            told[name] = "–" if value is None or value == {} else value
+    return told
 
 
 def model_name(run: Run) -> str | None:
@@ -144,12 +169,12 @@ def _wall(spans: Sequence[tuple[float, float]]) -> float | None:
     return round(max(start + seconds for start, seconds in spans) - min(start for start, _ in spans), 3)
 
 
-COLUMNS = ("memory", "games", "won", "success rate", "95 % interval", "steps", "invalid", "errors", "wall s")
+COLUMNS = ("memory", "games", "won", "success rate", "95 % Wilson", "steps", "invalid", "errors", "wall s")
 """Columns of the summary table, before tokens by role."""
 
 
 def summary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
-    """One row of formatted figures a run; a column `score` where some run gave partial credit."""
+    """One row of formatted figures a run; `variant` and `score` where some run has such."""
     summaries = [run.summary() for run in runs]
     roles = [
         r
@@ -157,6 +182,7 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
         if any(r in s["tokens"] for s in summaries)
     ]
     graded = any(s["graded"] for s in summaries)
+    varied = any(s["variant"] for s in summaries)
     floored = any("noop" in s["floors"] for s in summaries)
     rows = []
     for s in summaries:
@@ -164,10 +190,11 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
         low, high = s["success_interval"]
         row = {
             "memory": str(s["memory"]),
+            "variant": str(s["variant"] or "-"),
             "games": str(scored),
             "won": str(s["outcomes"]["success"]),
             "success rate": "-" if s["success_rate"] is None else f"{100 * s['success_rate']:.1f} %",
-            "95 % interval": f"{100 * low:.0f} – {100 * high:.0f} %",
+            "95 % Wilson": f"{100 * low:.0f} – {100 * high:.0f} %",
             "score": "-" if s["mean_reward"] is None else f"{s['mean_reward']:.3f}",
             "steps": "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}",
             "invalid": str(s["invalid_actions"]),
@@ -176,6 +203,8 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
         }
         if not graded:
             del row["score"]
+        if not varied:
+            del row["variant"]
         if floored:
             noop = s["floors"].get("noop")
             row["doing nothing"] = "-" if noop is None else f"{100 * noop:.1f} %"

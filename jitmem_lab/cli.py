@@ -15,6 +15,7 @@ from .benchmarks.commands import check_group, floors_command
 from .errors import UserError
 from .item_commands import items_command
 from .kernels.commands import kernels_group
+from .serving_commands import serve_model_command
 from .sweep_commands import sweep_command
 from .terminal import EXIT_CODES, Seconds, emit, exit_code, facts, json_option, run_path, table
 from .training.commands import bank_command, train_group
@@ -132,10 +133,11 @@ def _dated(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 @click.argument("run", type=click.Path(path_type=Path))
 @json_option
 def runs_show(run: Path, as_json: bool) -> None:
-    """Show outcomes, success rate, steps and tokens of RUN."""
+    """Show outcomes, success rate, steps, writes of memory and tokens of RUN."""
+    from .analysis import readable
     from .runs import open_run
 
-    emit(as_json, lambda: open_run(run_path(run)).summary(), facts)
+    emit(as_json, lambda: open_run(run_path(run)).summary(), lambda summary: facts(readable(summary)))
 
 
 @runs_group.command("diff")
@@ -241,6 +243,7 @@ def serve_command(runs: tuple[Path, ...], port: int, address: str, token: str | 
 
 for _command in (
     kernels_group,
+    serve_model_command,
     items_command,
     sweep_command,
     bench_group,

@@ -35,6 +35,12 @@ PAPER_NOTE = (
     "be looked at, not to be subtracted."
 )
 
+WRITES = (
+    "writes: episodes whose write changed memory; empty writes: let in, but nothing was written; refused "
+    "parts: items or edits in a writer's answers that broke the memory's rules; failed writes: ended in an "
+    "error and are owed."
+)
+
 
 def compare_sections(
     comparison: Comparison,
@@ -71,7 +77,7 @@ def compare_sections(
     paper = PAPER_NOTE if executors else ""
     pairs = pair_table(comparison, baseline, draws, seed)
     sections = [
-        Section("runs", "What was read", "\n".join(comparison.notes), coverage(comparison)),
+        Section("runs", "What was read", "\n".join([*comparison.notes, WRITES]), coverage(comparison)),
         Section("cautions", "To be told with every figure", "", cautions_table(comparison)),
         Section(
             "table_1",
@@ -82,7 +88,8 @@ def compare_sections(
         Section(
             "rates",
             "Every rate with its interval",
-            "Shares with 95 % intervals by bootstrap over tasks and orders; Wilson's where nothing varies.",
+            "Shares with 95 % intervals by bootstrap over tasks and orders; Wilson's where nothing varies "
+            "(`interval by` says which).",
             rates(comparison, draws, seed),
         ),
         Section(
@@ -120,7 +127,8 @@ def compare_sections(
         Section(
             "pairs",
             f"Each memory against {baseline}, on the same tasks in the same orders",
-            "Differences in points with 95 % intervals by paired bootstrap over tasks and orders; McNemar's "
+            "Differences in points with 95 % intervals by paired bootstrap over tasks and orders (where no "
+            "pair differs, what Wilson's interval leaves open); McNemar's "
             "exact test order by order: pairs that only the baseline won / only the memory won, and p. Pairs "
             "with an error on either side are left out. The p values are not corrected for their number. "
             "What the baseline was played with otherwise, beside the memory, is named under differs in.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,15 @@ from .statistics import (
     task_key,
     wins_losses,
 )
+from .write_counts import write_counts
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NONE = "–"
 """Stands where there is no figure."""
+METHOD = ("bootstrap", "Wilson")
+"""What an interval was made by; the second where nothing varies."""
 
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -50,10 +54,13 @@ def _number(value: float | None, digits: int = 2) -> str:
 
 
 def coverage(comparison: Comparison) -> pd.DataFrame:
-    """What was read: a row a system and split, with orders, episodes, errors and what is still owed."""
+    """What was read: a row a system and split, with orders, episodes, errors, what is owed, writes."""
     rows = []
     for group in comparison.groups:
         errors = sum(episode.outcome == "error" for episode in group.episodes)
+        written: Counter[str] = Counter()
+        for run in group.runs.values():
+            written.update(write_counts(run)._asdict())
         planned = sum((run.settings.get("tasks") or {}).get("count") or 0 for run in group.runs.values())
         rows.append(
             {
@@ -62,6 +69,10 @@ def coverage(comparison: Comparison) -> pd.DataFrame:
                 "episodes": len(group.episodes) - errors,
                 "errors": errors,
                 "owed": max(0, planned - len(group.episodes) + errors),
+                "writes": written["changed"],
+                "empty writes": written["empty"],
+                "refused parts": written["refused"],
+                "failed writes": written["failed"],
                 "folders": ", ".join(str(run.path) for run in group.runs.values()),
             }
         )
@@ -99,6 +110,7 @@ def rates(comparison: Comparison, draws: int = 10_000, seed: int = 0) -> pd.Data
                     "std": found.std,
                     "low": interval.low if interval else None,
                     "high": interval.high if interval else None,
+                    "interval by": NONE if interval is None else METHOD[found.mean in (0.0, 1.0)],
                 }
             )
     return _frame(rows)
@@ -319,7 +331,7 @@ def pair_table(
             row["metric"] = "score" if metric == "reward" else "SR"
             row["pairs"] = pairs.number
             row["difference"] = percent(pairs.difference)
-            row["95 % interval"] = "{} to {}".format(*map(percent, interval)) if interval else NONE
+            row["95 % bootstrap"] = "{} to {}".format(*map(percent, interval)) if interval else NONE
             row["McNemar by order"] = "; ".join(told) or NONE
             row |= {"left out: errors": pairs.errors, "without partner": pairs.unmatched}
             rows.append(row)

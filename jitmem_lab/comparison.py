@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from .accounting import Account, account
 from .analysis import model_name
 from .errors import UserError
-from .memories import NAMES
+from .memories import NAMES, UNTAUGHT
 from .presets import values_of
 from .records import Episode, to_json
 from .render import short_repr
@@ -90,7 +90,23 @@ class Group:
 
     def differs_in(self, other: Group) -> list[str]:
         """Names of what was played otherwise than by another group, such as `history`; best is none."""
-        return [name.removeprefix("executor.") for name in _unlike(self.protocol, other.protocol)]
+        names = [name.removeprefix("executor.") for name in _unlike(self.protocol, other.protocol)]
+        shown = (self.demonstrations, other.demonstrations)
+        names += ["warm_start"] if None not in shown and shown[0] != shown[1] else []
+        return names + (["trials"] if self.trials != other.trials else [])
+
+    @property
+    def demonstrations(self) -> int | None:
+        """Demonstrations in memory before the stream; None for a memory that takes none."""
+        settings = next(iter(self.runs.values())).settings
+        count = (settings.get("warm_start") or {}).get("count")
+        return None if self.memory in UNTAUGHT or not isinstance(count, int) else count
+
+    @property
+    def trials(self) -> int:
+        """How often the stream went through the tasks."""
+        asked = (next(iter(self.runs.values())).config.get("request") or {}).get("trials")
+        return asked if isinstance(asked, int) else 1
 
     @property
     def graded(self) -> bool:

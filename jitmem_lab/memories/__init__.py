@@ -28,6 +28,8 @@ SYSTEMS = {
 """Each system's module here and its class."""
 NAMES = tuple(SYSTEMS)
 """Memory systems that can be chosen."""
+UNTAUGHT = ("none", "oracle", "reflexion")
+"""Systems that demonstrations teach nothing."""
 GIVEN = ("model", "curator", "embedder", "benchmark")
 """Parameters that are objects: passed where a system takes them, missed where it must have them."""
 

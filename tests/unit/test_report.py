@@ -20,10 +20,11 @@ import pytest
 
 from jitmem_lab.accounting import read_prices
 from jitmem_lab.compare_figures import curve_figures
-from jitmem_lab.compare_report import compare_sections
+from jitmem_lab.compare_report import WRITES, compare_sections
 from jitmem_lab.compare_tables import table_1
 from jitmem_lab.comparison import Comparison
 from jitmem_lab.errors import UserError
+from jitmem_lab.frames import frame as made_frame
 from jitmem_lab.presets import preset_values
 from jitmem_lab.published import CELLS, EXECUTORS, GPT, QWEN, find, published_frame
 from jitmem_lab.report import Section, latex_escape, table_html, to_csv, to_html, to_latex, write_report
@@ -319,7 +320,7 @@ def test_paired_differences_are_recomputed_from_the_lines(folder: Path, lines: L
         assert row["McNemar by order"] == ("–" if row["metric"] == "score" else "; ".join(tests))
         assert row["left out: errors"] == ("1" if row["memory"] == "raw" else "0")
         assert row["without partner"] == "0"
-        low, high = (float(limit) / 100 for limit in row["95 % interval"].split(" to "))
+        low, high = (float(limit) / 100 for limit in row["95 % bootstrap"].split(" to "))
         assert bounds(low, high, cells)
 
 
@@ -549,7 +550,7 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_compared(
     assert [len(group.runs) for group in comparison.groups] == [1]
     (note,) = comparison.notes
     assert str(tmp_path / "raw1") in note
-    assert compare_sections(comparison, draws=10)["runs"].text == note
+    assert compare_sections(comparison, draws=10)["runs"].text == f"{note}\n{WRITES}"
 
 
 @pytest.mark.parametrize("line", ['{"key": "a", "calls": null}', '{"key": "a", "calls": [{"role": "boss"}]}'])
@@ -629,13 +630,13 @@ class Tags(HTMLParser):
 def nasty_sections() -> list[Section]:
     import plotly.graph_objects as go
 
-    frame = pd.DataFrame([{NASTY: NASTY, "paper, X executor: SR": "1.0", "n": 3, "x": None}])
+    nasty = made_frame([{NASTY: NASTY, "paper, X executor: SR": "1.0", "n": 3, "x": None}])
     figure = go.Figure()
     from jitmem_lab.render import escape
 
     figure.add_scatter(x=[1], y=[1], name=escape(NASTY))
     figure.update_layout(title={"text": escape(NASTY)})
-    return [Section("a", NASTY, NASTY, frame), Section("b", "B", figures=[figure])]
+    return [Section("a", NASTY, NASTY, nasty), Section("b", "B", figures=[figure])]
 
 
 def test_a_page_holds_all_it_needs_and_nothing_of_the_texts_is_markup() -> None:

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
+from pydantic_core import from_json
+
 from .following import Follower
 
 NEWEST = 20
@@ -209,7 +211,10 @@ def without_texts(line: bytes, *ends: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _object(text: bytes) -> dict[str, Any]:
-    found = json.loads(text)
+    try:
+        found = from_json(text)
+    except ValueError:  # the slow parser takes more, such as half a surrogate pair
+        found = json.loads(text)
     if not isinstance(found, dict):
         raise ValueError("no object")
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,9 +68,14 @@ def run_command(
 ) -> None:
     """Run a notebook with parameters.
 
+    Prints where the executed notebook is, and on standard error what its last cell printed.
+
     NOTEBOOK is a path, or the number or name of a shipped notebook (20, 20_evaluate).
     """
     from .notebooks import find_notebook, parse_pairs, read_parameters, read_status, run_notebook
+    from .notebooks.outputs import last_printed
+    from .notebooks.parameters import read_notebook
+    from .notebooks.wire import visible
 
     def work() -> dict[str, Any]:
         path = find_notebook(notebook)
@@ -80,7 +86,14 @@ def run_command(
         )
         return read_status(done)
 
-    emit(as_json, work, lambda status: str(status["output"]))
+    def show(status: dict[str, Any]) -> str:
+        with suppress(UserError):  # it was moved meanwhile
+            told = last_printed(read_notebook(status["output"]))
+            if told and not echo:
+                click.echo(visible(told), err=True)
+        return str(status["output"])
+
+    emit(as_json, work, show)
 
 
 @cli.command("data")

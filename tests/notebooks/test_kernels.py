@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -18,7 +19,9 @@ from typing import Any, NamedTuple
 
 import nbformat
 import pytest
+from papermill import execute_notebook
 
+from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.kernels.gateway import add_gateway
 from jitmem_lab.kernels.provisioner import add_local
 from jitmem_lab.kernels.ssh import add_ssh
@@ -28,7 +31,6 @@ from .test_runner import gone, make, texts, wait_for
 
 pytestmark = pytest.mark.notebooks
 
-BIN = Path(sys.executable).parent
 TOKEN = "sesame-4711"
 SHOW = "import os, sys\nprint(k, os.environ.get('JITMEM_KERNEL'), os.environ.get('FLAVOUR'), os.getcwd())"
 SLOW = "import os, time\nopen({pid!r}, 'w').write(str(os.getpid()))\ntime.sleep(300)"
@@ -154,14 +156,41 @@ def ends_killed(process: subprocess.Popen[str], output: Path) -> str:
     return stderr
 
 
-def papermill(folder: Path, kernel: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Papermill itself, with nothing of ours but the kernel's name."""
+class Running:
+    """A run in a thread of this process, of a notebook that sleeps."""
+
+    def __init__(self, folder: Path, kernel: str) -> None:
+        self.output, pid = folder / "out.ipynb", folder / "pid"
+        book = make(folder, SLOW.format(pid=str(pid)))
+        self.errors: list[Exception] = []
+        self.thread = threading.Thread(target=self._run, args=(book, kernel))
+        self.thread.start()
+        self.pid = int(wait_for(lambda: pid.exists() and pid.read_text(), 60))
+
+    def _run(self, book: Path, kernel: str) -> None:
+        try:
+            run_notebook(book, output=self.output, kernel=kernel, progress=False)
+        except Exception as error:
+            self.errors.append(error)
+
+    def dies(self) -> str:
+        """What it says once its kernel has died."""
+        self.thread.join(ENDS_WITHIN)
+        assert not self.thread.is_alive()
+        assert read_status(self.output)["state"] == "killed"
+        (error,) = self.errors
+        assert isinstance(error, InfrastructureError)
+        return str(error)
+
+
+def papermill(folder: Path, kernel: str, **parameters: Any) -> list[str]:
+    """What a notebook shows under papermill itself, which knows nothing but the kernel's name."""
     book = make(folder, SHOW)
     notebook = nbformat.read(book, 4)
     notebook.metadata.kernelspec = {"name": "python3", "language": "python", "display_name": "Python 3"}
     nbformat.write(notebook, book)
-    command = [str(BIN / "papermill"), str(book), str(folder / "plain.ipynb"), "-k", kernel, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    execute_notebook(book, folder / "plain.ipynb", parameters, kernel_name=kernel, progress_bar=False)
+    return texts(folder / "plain.ipynb")
 
 
 def test_four_runs_at_a_time_on_one_kernel_name(jupyter: Path, tmp_path: Path) -> None:
@@ -178,9 +207,7 @@ def test_four_runs_at_a_time_on_one_kernel_name(jupyter: Path, tmp_path: Path) -
 
 
 def test_plain_papermill_needs_the_name_alone(jupyter: Path, tmp_path: Path) -> None:
-    done = papermill(tmp_path, "gpu", "-p", "k", "9")
-    assert done.returncode == 0, done.stderr
-    assert texts(tmp_path / "plain.ipynb") == [f"9 gpu sour {jupyter / 'work'}\n"]
+    assert papermill(tmp_path, "gpu", k=9) == [f"9 gpu sour {jupyter / 'work'}\n"]
 
 
 def test_a_killed_local_kernel_is_a_killed_run(jupyter: Path, tmp_path: Path) -> None:
@@ -195,10 +222,9 @@ def test_what_the_kernelspec_names_must_be_there(jupyter: Path, tmp_path: Path) 
     (tmp_path / "place").mkdir()
     add_local("moved", str(python), cwd=str(tmp_path / "place"))
     (tmp_path / "place").rmdir()
-    process = jitmem("run", str(make(tmp_path, SHOW)), "-k", "moved", "-o", str(tmp_path / "out.ipynb"))
-    stdout, stderr = process.communicate(timeout=60)
-    assert (process.returncode, stdout) == (2, "")
-    assert stderr.startswith("error: kernel moved: there is no folder")
+    with pytest.raises(UserError, match="kernel moved: there is no folder"):
+        run_notebook(make(tmp_path, SHOW), output=tmp_path / "out.ipynb", kernel="moved", progress=False)
+    assert read_status(tmp_path / "out.ipynb")["state"] == "failed"
     python.unlink()
     process = jitmem("kernels", "check", "moved")
     stdout, stderr = process.communicate(timeout=60)
@@ -239,12 +265,10 @@ def test_a_gateway_lets_the_token_in_on_every_way(gate: Gate, tmp_path: Path) ->
     )
     assert texts(out)[0].startswith("5 far None ")
     assert read_status(out)["kernel"] == "far"
-    done = papermill(tmp_path, "far", "-p", "k", "6")
-    assert done.returncode == 0, done.stderr
-    assert texts(tmp_path / "plain.ipynb")[0].startswith("6 far None ")
+    assert papermill(tmp_path, "far", k=6)[0].startswith("6 far None ")
     assert gate.kernels() == []
     written = [path.read_text() for path in tmp_path.iterdir() if path.is_file()]
-    assert not any(TOKEN in text for text in [done.stdout, done.stderr, *written])
+    assert not any(TOKEN in text for text in written)
 
 
 def test_check_of_a_gateway_without_and_with_a_wrong_token(
@@ -265,21 +289,17 @@ def test_check_of_a_gateway_without_and_with_a_wrong_token(
 
 
 def test_a_wrong_token_starts_nothing_and_is_shown_nowhere(
-    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GPU_TOKEN", "wrong-token")
-    book = make(tmp_path, SHOW)
-    process = jitmem("run", str(book), "-k", "far", "-o", str(tmp_path / "out.ipynb"))
-    stdout, stderr = process.communicate(timeout=60)
-    assert (process.returncode, stdout) == (2, "")
-    assert "refuses the token in GPU_TOKEN" in stderr
+    with pytest.raises(UserError, match="refuses the token in GPU_TOKEN") as ours:
+        run_notebook(make(tmp_path, SHOW), output=tmp_path / "out.ipynb", kernel="far", progress=False)
     assert read_status(tmp_path / "out.ipynb")["state"] == "failed"
-    done = papermill(tmp_path, "far")
-    assert done.returncode != 0
-    assert "UserError: the gateway" in done.stderr
-    assert "refuses the token in GPU_TOKEN" in done.stderr
+    with pytest.raises(UserError, match="refuses the token in GPU_TOKEN") as plain:
+        papermill(tmp_path, "far")
+    said = [str(ours.value), str(plain.value), *capfd.readouterr()]
     written = [path.read_text() for path in tmp_path.iterdir() if path.is_file()]
-    assert not any("wrong-token" in text for text in [stderr, done.stdout, done.stderr, *written])
+    assert not any("wrong-token" in text for text in [*said, *written])
     monkeypatch.setenv("GPU_TOKEN", TOKEN)
     assert gate.kernels() == []
 
@@ -339,7 +359,7 @@ def test_jupyterlabs_server_runs_it_from_the_menu(gate: Gate, tmp_path: Path) ->
         f"--ServerApp.root_dir={tmp_path}",
     ]
     with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path, start_new_session=True)
 
     def api(path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -380,21 +400,15 @@ def test_jupyterlabs_server_runs_it_from_the_menu(gate: Gate, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("token")
-def test_a_gateway_that_goes_in_the_middle_is_a_killed_run(jupyter: Path, tmp_path: Path) -> None:
-    pytest.importorskip("kernel_gateway", reason="jupyter-kernel-gateway is not installed (extra: dev)")
-    gate = start_gateway(tmp_path)
-    try:
-        add_gateway("brief", gate.url, "GPU_TOKEN")
-        process, _ = start(tmp_path, "brief")
-        gate.process.kill()
-        stderr = ends_killed(process, tmp_path / "out.ipynb")
-        assert f"the gateway {gate.url} does not answer" in stderr
-        process = jitmem("kernels", "check", "brief")
-        stdout, stderr = process.communicate(timeout=60)
-        assert (process.returncode, stdout) == (3, "")
-        assert stderr.startswith(f"error: the gateway {gate.url} does not answer")
-    finally:
-        stop(gate.process)
+def test_a_gateway_that_goes_in_the_middle_is_a_killed_run(gate: Gate, tmp_path: Path) -> None:
+    """The last one that needs the gateway."""
+    run = Running(tmp_path, "far")
+    gate.process.kill()
+    assert f"the gateway {gate.url} does not answer" in run.dies()
+    process = jitmem("kernels", "check", "far")
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (3, "")
+    assert stderr.startswith(f"error: the gateway {gate.url} does not answer")
 
 
 @pytest.fixture(scope="module")
@@ -436,25 +450,19 @@ def sshd(jupyter: Path) -> Iterator[Path]:
 
 
 def test_a_kernel_over_ssh_runs_and_its_death_is_noticed(sshd: Path, tmp_path: Path) -> None:
-    out = run_notebook(
-        make(tmp_path, SHOW), {"k": 8}, output=tmp_path / "8.ipynb", kernel="away", progress=False
-    )
-    assert texts(out)[0].startswith("8 ")
-    process, pid = start(tmp_path, "away")
-    os.kill(pid, signal.SIGKILL)
-    assert "its kernel died" in ends_killed(process, tmp_path / "out.ipynb")
+    assert papermill(tmp_path, "away", k=7)[0].startswith("7 ")
+    run = Running(tmp_path, "away")
+    os.kill(run.pid, signal.SIGKILL)
+    assert "its kernel died" in run.dies()
 
 
-def test_check_and_plain_papermill_over_ssh(sshd: Path, tmp_path: Path) -> None:
+def test_check_over_ssh(sshd: Path) -> None:
     process = jitmem("kernels", "check", "away", "--json")
     stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr) == (0, "")
     found = json.loads(stdout)
     assert (found["kind"], found["target"], found["executable"]) == ("ssh", "ssh gpubox", sys.executable)
     assert gone(found["pid"])
-    done = papermill(tmp_path, "away", "-p", "k", "7")
-    assert done.returncode == 0, done.stderr
-    assert texts(tmp_path / "plain.ipynb")[0].startswith("7 ")
 
 
 def test_an_interrupt_ends_the_kernel_over_ssh(sshd: Path, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .accounting import Prices
@@ -24,6 +26,7 @@ from .comparison import Comparison
 from .errors import UserError
 from .frames import frame
 from .memories import NAMES
+from .records import content_hash
 from .report import Section
 
 if TYPE_CHECKING:
@@ -145,7 +148,7 @@ def compare_sections(
         Section(
             "tasks",
             f"Wins by task: {shown or 'nothing to compare'}",
-            "Over all orders; tasks that only one of the two wins come first.",
+            _chosen(shown, compared, baseline),
             task_table(comparison, shown, baseline),
         ),
         Section(
@@ -156,6 +159,26 @@ def compare_sections(
         ),
     ]
     return {section.name: section for section in sections}
+
+
+def _chosen(shown: str, compared: Sequence[str], baseline: str) -> str:
+    """Which system's wins are listed, and how another one is chosen."""
+    others = [label for label in dict.fromkeys(compared) if label != shown]
+    more = (
+        f" Another is chosen by the parameter shown, as in -p shown '{others[0]}'; there are "
+        if others
+        else ""
+    )
+    told = f"{shown or 'No system'} against {baseline}, over all orders; tasks that only one wins come first."
+    return told + (f"{more}{', '.join(others)}." if others else "")
+
+
+def compare_folder(runs: str | Path | Sequence[str | Path], root: str | Path = "runs/compare") -> Path:
+    """Where a comparison of these runs goes by default: the same choice always to the same folder."""
+    places = [runs] if isinstance(runs, str | Path) else list(runs)
+    digest = content_hash(sorted(str(Path(place).resolve()) for place in places), 8)
+    names = "-".join(re.sub(r"[^A-Za-z0-9._]+", "_", Path(place).resolve().name) for place in places)
+    return Path(root) / f"{names[:60].strip('-._') or 'runs'}-{digest}"
 
 
 def cautions_table(comparison: Comparison) -> pd.DataFrame:

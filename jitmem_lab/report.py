@@ -23,7 +23,7 @@ PAPER = "paper, "
 """How the heading of a column begins that holds published figures."""
 
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:1200px;margin:2em auto;padding:0 1.5em;color:#1b1f24}
+body{font:15px/1.5 system-ui,sans-serif;max-width:1800px;margin:2em auto;padding:0 1.5em;color:#1b1f24}
 h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid #d8dde3;padding-bottom:.2em}
 table{border-collapse:collapse;font-size:13px;margin:.6em 0}
 th,td{padding:3px 10px;border-bottom:1px solid #e3e7ec;text-align:left;vertical-align:top}
@@ -196,7 +196,7 @@ def table_html(frame: pd.DataFrame) -> str:
     head = line("th", map(str, frame.columns))
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in _rows(frame))
     return (
-        f'<div style="overflow:auto;max-height:42em"><table><thead><tr>{head}</tr></thead>'
+        f'<div style="overflow:auto;max-width:100%;max-height:42em"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 
@@ -209,13 +209,18 @@ def _words(section: Section) -> list[str]:
     return parts
 
 
+def _says(section: Section) -> bool:
+    """Whether there is anything to show; a section whose table is empty is left out of a page."""
+    return bool(section.figures) or section.table is None or len(section.table) > 0
+
+
 def to_html(title: str, sections: Sequence[Section]) -> str:
     """One page with everything in it: no other file, no network, all text escaped."""
     from . import __version__
 
     parts = [f"<h1>{escape(title)}</h1>"]
     drawn = False
-    for section in sections:
+    for section in filter(_says, sections):
         parts.append(f"<h2>{escape(section.title)}</h2>")
         parts += _words(section)
         for figure in section.figures:

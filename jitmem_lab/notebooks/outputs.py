@@ -122,6 +122,14 @@ def shorten(output: Any) -> None:
         output.data["text/plain"] = cut(output.data["text/plain"])
 
 
+def last_printed(notebook: Any, limit: int = 4000) -> str:
+    """What the last code cell of an executed notebook printed, such as where its files are."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    outputs = code[-1].get("outputs", []) if code else []
+    text = "".join(o.text for o in outputs if o.output_type == "stream" and o.name == "stdout")
+    return cut(text.strip(), limit)
+
+
 def tidy(notebook: Any) -> None:
     """Make an executed notebook valid in place: texts cut, widgets with state or absent, strict JSON.
 

@@ -372,6 +372,13 @@ def test_run_passes_typed_values_and_prints_the_output(
     assert seen["parameters"] == {"k": -3, "name": "1", "models": ["a"]}
     assert seen["kernel"] == "python3"
     assert run(args, capsys)[1] == "out.ipynb\n"
+    printed = nbformat.v4.new_output("stream", text="files: 3\n")
+    cells = [nbformat.v4.new_code_cell("1"), nbformat.v4.new_code_cell("2", outputs=[printed])]
+    made = book.parent / "made.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), made)
+    monkeypatch.setattr("jitmem_lab.notebooks.read_status", lambda path: {"output": str(made)})
+    _, out, err = run(args, capsys)
+    assert (out, err.splitlines()[-1]) == (f"{made}\n", "files: 3")
 
 
 @pytest.mark.parametrize(

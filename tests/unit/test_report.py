@@ -20,7 +20,7 @@ import pytest
 
 from jitmem_lab.accounting import read_prices
 from jitmem_lab.compare_figures import curve_figures
-from jitmem_lab.compare_report import WRITES, compare_sections
+from jitmem_lab.compare_report import WRITES, compare_folder, compare_sections
 from jitmem_lab.compare_tables import table_1
 from jitmem_lab.comparison import Comparison
 from jitmem_lab.errors import UserError
@@ -604,7 +604,11 @@ def test_a_comparison_of_one_unfinished_run_has_no_figures_and_no_fault(tmp_path
     for name in ("pairs", "tasks", "judge", "table_2"):
         assert len(part[name].table) == 0
     write_report(tmp_path / "out", "None", list(part.values()))
-    assert "(nothing to show)" in (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    empty = [s.title for s in part.values() if s.table is not None and not len(s.table) and not s.figures]
+    assert empty
+    assert "(nothing to show)" not in page
+    assert not [title for title in empty if f"<h2>{title}" in page]
 
 
 # Pages and files
@@ -740,3 +744,20 @@ def test_runs_made_without_a_request_are_grouped_by_their_settings(tmp_path: Pat
     (group,) = Comparison.of({"mine": [Run(run.path)]}).groups
     assert group.label == "mine"
     assert group.model == "rule"
+
+
+def test_a_comparison_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    a, b = tmp_path / "sweep of a", tmp_path / "b"
+    found = compare_folder([a, b])
+    assert found.parent == Path("runs/compare")
+    assert found.name.startswith("sweep_of_a-b-")
+    assert compare_folder([str(b), a]) != compare_folder([a])
+    assert compare_folder([b, a]).name[-8:] == found.name[-8:]
+    assert compare_folder(["x" * 300]).name.count("x") == 60
+
+
+def test_wins_by_task_say_whose_and_how_to_choose_another(folder: Path) -> None:
+    part = compare_sections(Comparison.read(folder / "runs"), draws=10)
+    others = [label for label in part["pairs"].table["memory"].unique() if label != "jitmem"]
+    assert part["tasks"].text.startswith("jitmem against none")
+    assert f"-p shown '{others[0]}'" in part["tasks"].text

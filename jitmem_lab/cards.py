@@ -51,7 +51,8 @@ def card(run: Run) -> Card:
     memory = run.settings.get("memory") or {}
     title = f"{bench.get('name')} {bench.get('split')} · memory {memory.get('name')}"
     request = run.config.get("request") or {}
-    said = cautions(run.settings, run.config.get("told_with") or {})
+    trials = request.get("trials")
+    said = cautions(run.settings, run.config.get("told_with") or {}, trials if isinstance(trials, int) else 1)
     said += [
         f"write {one['write']} of memory was taken back by hand after {one['episodes']} episodes"
         for one in run.undone()
@@ -80,13 +81,20 @@ def _rows(request: dict[str, Any]) -> list[Row]:
     return [Row(key, value, origin(key, value)) for key, value in request.items()]
 
 
-def cautions(settings: dict[str, Any], told_with: dict[str, Any]) -> list[str]:
-    """What must be told with the figures of a run of these settings, the benchmark's own words first."""
+def cautions(settings: dict[str, Any], told_with: dict[str, Any], trials: int = 1) -> list[str]:
+    """What must be told with the figures of a run of these settings, the benchmark's own words first.
+
+    Args:
+        settings: The run's settings.
+        told_with: What its benchmark says.
+        trials: How often the stream went through the tasks.
+    """
+    from .memories.reflexion import SINGLE_PASS
     from .memories.retrieving import CONTROLS
 
     bench, memory = settings.get("benchmark") or {}, settings.get("memory") or {}
     said = [f"leak: {leak}" for leak in bench.get("leaks") or []] + list(told_with.get("notes") or [])
-    said += list(memory.get("notes") or [])
+    said += [note for note in memory.get("notes") or [] if trials == 1 or note != SINGLE_PASS]
     if memory.get("name") == "oracle":
         said.append("a control: the payload is the benchmark's own solution")
     if memory.get("gate") == "partial":

@@ -212,10 +212,12 @@ def models_fetch(name: str, as_json: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @json_option
 def memories_command(names: tuple[str, ...], as_json: bool) -> None:
-    """Show what each memory system stores, when it writes, how it finds and shows, and its defaults."""
-    from .memories.page import pages, text
+    """List the memory systems, or show the page of some: what is stored, when, how it is found, defaults."""
+    from .memories.page import listed, pages, text
 
     def show(result: dict[str, Any]) -> str:
+        if not names:
+            return listed()
         return "\n\n".join(text(row["name"]) for row in result["rows"])
 
     emit(as_json, lambda: {"rows": pages(*names)}, show)

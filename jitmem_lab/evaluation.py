@@ -6,6 +6,7 @@ This is the unit of every sweep: notebooks, the demo and the command line all co
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ from .embedding import Embedder, load_embedder
 from .errors import UserError, did_you_mean
 from .execution import Executor
 from .judging import Judge
-from .memories import NAMES, load_memory, parameters, variants
+from .memories import NAMES, SHARED, UNTAUGHT, load_memory, parameters, systems_with, variants
 from .memories.retrieving import Retrieval
 from .models import load_model
 from .models.base import ChatModel
@@ -34,12 +35,12 @@ from .stream import run_stream
 class EvalConfig(BaseModel):
     """What to run. Parameters left out take the preset's value; unknown ones are an error.
 
-    See `presets` for the values of `paper`, `authors-code` and `small` and where they come from.
+    See `presets` for the values of `paper`, `authors-code`, `small` and `pocket` and where they come from.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, protected_namespaces=())
 
-    preset: Literal["paper", "authors-code", "small"] = "small"
+    preset: Literal["paper", "authors-code", "small", "pocket"] = "small"
     """Where parameters left out come from."""
     benchmark: str = "alfworld"
     """Benchmark to play."""
@@ -66,7 +67,7 @@ class EvalConfig(BaseModel):
     writer_max_tokens: int | None = Field(None, ge=1)
     """Longest text that a memory writes after an episode; None takes the system's own."""
     model: str = "smol"
-    """The executor's model: smol, openai:URL#NAME, hf:PATH, replay:RUN."""
+    """The executor's model: smol, pocket, openai:URL#NAME, hf:PATH, replay:RUN."""
     curator_model: str | None = None
     """Model of the curator, and of what a memory writes after an episode (there its role is `distiller`);
     None takes the executor's."""
@@ -158,9 +159,7 @@ class EvalConfig(BaseModel):
 
         for name in parameters:
             if name not in cls.model_fields:
-                all_names = f"there are {', '.join(cls.model_fields)}"
-                hint = did_you_mean(name, cls.model_fields, all_names)
-                raise UserError(f"there is no parameter {name!r}; {hint}")
+                raise UserError(f"there is no parameter {name!r}; {_instead(name, parameters[name])}")
         preset = parameters.get("preset", cls.model_fields["preset"].default)
         _known("preset", preset, PRESETS)
         benchmark = str(parameters.get("benchmark", cls.model_fields["benchmark"].default))
@@ -248,7 +247,7 @@ def evaluate(
         judge = make_judge(config, model(config.judge_model or config.model)) if memory.needs_judge else None
         warm = (
             bench.demonstrations(config.warm_start, config.seed)
-            if config.warm_start and config.memory not in ("none", "oracle", "reflexion")
+            if config.warm_start and config.memory not in UNTAUGHT
             else []
         )
         return run_stream(
@@ -368,16 +367,8 @@ def _written_memory(
     options: dict[str, Any] = {"benchmark": benchmark, "variant": config.variant}
     if "model" in taken:
         options["model"] = model(config.curator_model or config.model)
-    shared = {
-        "gate": "gate",
-        "exclude_own": "exclude_own",
-        "trace_format": "trace_format",
-        "temperature": "writer_temperature",
-        "max_tokens": "writer_max_tokens",
-        "thinking": "curator_thinking",
-    }
     variant = variants(config.memory).get(config.variant or "", {})
-    for name, field in shared.items():
+    for name, field in SHARED.items():
         value = getattr(config, field)
         if name in taken and value is not None and (name not in variant or asked(field)):
             options[name] = value
@@ -432,6 +423,14 @@ def make_curator(config: EvalConfig, model: ChatModel) -> Curator:
         thinking=config.curator_thinking,
         max_trace_tokens=config.max_trace_tokens,
     )
+
+
+def _instead(name: str, value: Any) -> str:
+    """What to give instead of a parameter that a run doesn't have; a system's own is among its options."""
+    if systems := systems_with(name):
+        given = json.dumps({name: value}, default=str)
+        return f"it is {' and '.join(systems)}'s own: give options={given} (-p options '{given}')"
+    return did_you_mean(name, EvalConfig.model_fields, f"there are {', '.join(EvalConfig.model_fields)}")
 
 
 def _known(what: str, value: Any, known: Iterable[str]) -> None:

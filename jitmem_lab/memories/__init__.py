@@ -28,6 +28,15 @@ SYSTEMS = {
 """Each system's module here and its class."""
 NAMES = tuple(SYSTEMS)
 """Memory systems that can be chosen."""
+SHARED = {
+    "gate": "gate",
+    "exclude_own": "exclude_own",
+    "trace_format": "trace_format",
+    "temperature": "writer_temperature",
+    "max_tokens": "writer_max_tokens",
+    "thinking": "curator_thinking",
+}
+"""Parameters that a run has too, by its name there; systems that write items get others as options."""
 UNTAUGHT = ("none", "oracle", "reflexion")
 """Systems that demonstrations teach nothing."""
 GIVEN = ("model", "curator", "embedder", "benchmark")
@@ -58,6 +67,11 @@ def parameters(name: str) -> dict[str, inspect.Parameter]:
     for key in getattr(memory_class(name), "WITHOUT", ()):
         found.pop(key, None)
     return found
+
+
+def systems_with(option: str) -> list[str]:
+    """Names of the systems that have a parameter of their own of this name."""
+    return [name for name in NAMES if option in parameters(name) and option not in GIVEN]
 
 
 def variants(name: str) -> dict[str, dict[str, Any]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import textwrap
 from typing import Any
 
-from . import GIVEN, NAMES, memory_class, parameters
+from . import GIVEN, NAMES, SHARED, memory_class, parameters
 
 LABELS = ("Stores", "Written", "Found", "Shown", "Costs", "Source", "Chosen here")
 """What the docstring of a system's module says, a paragraph each, behind its first line `name: sentence`."""
@@ -38,8 +39,14 @@ def _page(name: str) -> dict[str, Any]:
         "about": _plain(head.partition(":")[2]),
         **{label.lower().replace(" ", "_"): said.get(label, "") for label in LABELS},
         "defaults": defaults,
+        "given_by": {key: _given_by(name, key) for key in defaults},
         "variants": getattr(system, "VARIANTS", {}),
     }
+
+
+def _given_by(name: str, key: str) -> str:
+    """The run's parameter by which a system's own one is given, `options` for those it has alone."""
+    return key if name in ("raw", "jitmem") else SHARED.get(key, "options")
 
 
 def _plain(text: str) -> str:
@@ -56,8 +63,31 @@ def text(name: str) -> str:
         lines.append(_entry(label, page[label.lower().replace(" ", "_")]))
     if page["defaults"]:
         lines.append(_entry("Defaults", _values(page["defaults"])))
+        lines.append(_entry("Given", _given(page["given_by"], page["defaults"])))
     lines += [_entry("Variant", f"{variant}: {_values(set_)}") for variant, set_ in page["variants"].items()]
     return "\n".join(lines)
+
+
+def _given(by: dict[str, str], defaults: dict[str, Any]) -> str:
+    """How a run is given each parameter."""
+    same = [key for key, field in by.items() if field == key]
+    renamed = [f"{key} as {field}" for key, field in by.items() if field not in (key, "options")]
+    own = [key for key, field in by.items() if field == "options"]
+    parts = [f"{', '.join(same)} by {'its' if len(same) == 1 else 'their'} own name"] if same else []
+    parts += [", ".join(renamed)] if renamed else []
+    if own:
+        example = json.dumps({own[0]: defaults[own[0]]}, default=str)
+        parts.append(f"{', '.join(own)} among the options, such as -p options '{example}'")
+    return "; ".join(parts) + "."
+
+
+def listed() -> str:
+    """All systems, a line each."""
+    abouts = ((page["name"], _beginning(page["about"])) for page in pages())
+    lines = [f"{name:<15}{textwrap.shorten(about, 85, placeholder=' …')}" for name, about in abouts]
+    return "\n".join(
+        [*lines, "", "jitmem memories NAME shows the whole page of one: stored, written, found, defaults"]
+    )
 
 
 def _entry(label: str, paragraph: str) -> str:

@@ -31,10 +31,9 @@ from .continuing import SMALL, ContinuingMemory
 from .items import Change, Item
 from .written import Attempted, Written
 
-NOTES = (
-    "recalls a task's own earlier attempts (that is the method)",
-    "recalls nothing in a single pass over distinct tasks",
-)
+SINGLE_PASS = "recalls nothing in a single pass over distinct tasks"
+"""What must be told of a run with one trial."""
+NOTES = ("recalls a task's own earlier attempts (that is the method)", SINGLE_PASS)
 """What must be told with every figure of it."""
 
 _LONGEST = 4000

@@ -169,7 +169,7 @@ def parse_pairs(
     for key, text in pairs:
         if key in values:
             raise UserError(f"parameter '{key}' was given twice; give it once")
-        values[key] = _from_text(_known(parameters, key, name), text)
+        values[key] = _from_text(_known(parameters, key, name, text), text)
     return values
 
 
@@ -186,13 +186,29 @@ def check_values(
     return {key: _suit(_known(parameters, key, name), value) for key, value in values.items()}
 
 
-def _known(parameters: Mapping[str, Parameter], key: str, name: str) -> Parameter:
+def _known(parameters: Mapping[str, Parameter], key: str, name: str, text: str | None = None) -> Parameter:
     if key in parameters:
         return parameters[key]
+    if place := _belongs(parameters, str(key)):
+        value = "…" if text is None else text if (value := _structured(text)) is _MISSING else value
+        given = json.dumps({key: value}, ensure_ascii=False, default=str)
+        raise UserError(f"{name} has no parameter '{key}' of its own; give it as -p {place} '{given}'")
     close = difflib.get_close_matches(str(key), parameters, n=1, cutoff=0.5)
     hint = f"did you mean '{close[0]}'? " if close else ""
     known = ", ".join(parameters) or "none"
     raise UserError(f"{name} has no parameter '{key}'; {hint}It takes: {known}")
+
+
+def _belongs(parameters: Mapping[str, Parameter], key: str) -> str:
+    """The parameter of an evaluation's notebook that holds another: `options` or `more`; else empty."""
+    if {"options", "more"} <= set(parameters):
+        from ..evaluation import EvalConfig
+        from ..memories import systems_with
+
+        if key in EvalConfig.model_fields:
+            return "more"
+        return "options" if systems_with(key) else ""
+    return ""
 
 
 def _refuse(parameter: Parameter, value: Any, reason: str = "") -> UserError:

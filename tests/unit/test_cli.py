@@ -553,3 +553,18 @@ def test_tables_are_aligned_and_clean() -> None:
     text = cli.table([{"a": 1, "b": "x\x1b[31m\ny"}, {"a": None, "c": "\ud83d" * 3}], "none")
     assert text.splitlines() == ["a  b    c", "1  x y", "        " + "\\ud83d" * 3]
     assert cli.table([], "none") == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("max_rules", "5", """-p options '{"max_rules": 5}'"""),
+        ("writer_temperature", "0.5", """-p more '{"writer_temperature": 0.5}'"""),
+        ("retrieval", "dense", """-p more '{"retrieval": "dense"}'"""),
+        ("gamse", "5", "did you mean 'games'"),
+    ],
+)
+def test_a_parameter_in_the_wrong_place_says_where_it_goes(name, value, says, capsys) -> None:
+    code, out, err = run(["run", "20_evaluate", "-p", name, value], capsys)
+    assert (code, out) == (2, "")
+    assert says in err

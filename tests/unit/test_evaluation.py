@@ -404,3 +404,12 @@ def test_the_small_preset_takes_a_systems_set_for_small_models() -> None:
     assert EvalConfig.make(memory="skillos", variant="port").variant == "port"
     assert EvalConfig.make(memory="jitmem").variant is None
     assert EvalConfig.make(**EvalConfig.make(memory="memp").request()) == EvalConfig.make(memory="memp")
+
+
+def test_a_parameter_of_a_memorys_own_says_where_it_goes() -> None:
+    with pytest.raises(UserError) as wrong:
+        EvalConfig.make(memory="expel", max_rules=5)
+    assert "it is expel's own" in str(wrong.value)
+    assert """-p options '{"max_rules": 5}'""" in str(wrong.value)
+    with pytest.raises(UserError, match="did you mean games"):
+        EvalConfig.make(gamse=5)

@@ -10,6 +10,7 @@ import pytest
 
 from jitmem_lab import cli
 from jitmem_lab.errors import UserError
+from jitmem_lab.evaluation import EvalConfig
 from jitmem_lab.memories import NAMES, parameters
 from jitmem_lab.memories.page import LABELS, markdown, pages, text
 
@@ -34,6 +35,9 @@ def test_every_system_says_all_there_is_to_say(name: str) -> None:
     words = shown.split()
     assert all(word in words for label in LABELS for word in page[label.lower().replace(" ", "_")].split())
     assert all(f"{key}=" in shown for key in page["defaults"])
+    for key, field in page["given_by"].items():
+        assert field == "options" or field in EvalConfig.model_fields, key
+        assert key in shown
     assert all(f"{variant}:" in shown for variant in page["variants"])
 
 
@@ -62,7 +66,11 @@ def test_the_command_line_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
 
     code, out, _ = run()
     assert code == 0
-    assert out.strip() == "\n\n".join(map(text, NAMES))
+    assert [line.split()[0] for line in out.splitlines()[: len(NAMES)]] == list(NAMES)
+    assert max(map(len, out.splitlines())) <= 100
+    assert len(out.splitlines()) == len(NAMES) + 2
+    code, out, _ = run("raw", "expel")
+    assert out.strip() == "\n\n".join(map(text, ("raw", "expel")))
     code, out, _ = run("awm", "--json")
     assert json.loads(out)["rows"] == json.loads(json.dumps(pages("awm")))
     code, out, error = run("skilos")
@@ -74,3 +82,14 @@ def test_the_command_line_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_system_is_refused() -> None:
     with pytest.raises(UserError, match="did you mean expel"):
         pages("raw", "expell")
+
+
+def test_a_page_names_the_runs_parameter_behind_each_default() -> None:
+    shown = " ".join(text("expel").split())
+    assert "temperature as writer_temperature" in shown
+    assert "thinking as curator_thinking" in shown
+    assert "max_rules" in shown.partition("among the options")[0].rpartition(";")[2]
+    assert "among the options" not in text("raw")
+    (page,) = pages("reflexion")
+    example = {"memory": "reflexion", "options": {"k": page["defaults"]["k"]}}
+    assert EvalConfig.make(**example).options == {"k": 3}

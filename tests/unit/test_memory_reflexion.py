@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jitmem_lab.cards import cautions
 from jitmem_lab.errors import UserError
 from jitmem_lab.evaluation import EvalConfig, make_memory
 from jitmem_lab.execution import Executor
@@ -181,6 +182,7 @@ def test_repeated_tasks_are_where_it_works(tmp_path: Path) -> None:
         )
     assert len(run.items().query("op == 'insert'")) == 8
     assert NOTES[0] in run.card().cautions
+    assert NOTES[1] not in cautions(run.settings, {}, trials=3)
 
 
 def test_a_single_pass_recalls_nothing_and_the_card_says_so(tmp_path: Path) -> None:

@@ -49,7 +49,12 @@ def report(packages: tuple) -> dict:
             if len(words) == 3 and words[1].isdigit() and words[2].isdigit():
                 gib = [round(int(mib) / 1024, 1) for mib in words[1:]]
                 devices.append({"name": words[0], "memory_gib": gib[0], "free_gib": gib[1]})
-    if versions.get("torch"):
+    torch_version = versions.get("torch")
+    if devices and not torch_version:
+        found["problem"] = "there is a GPU, but no torch to use it"
+    elif devices and torch_version.endswith("+cpu"):
+        found["problem"] = f"there is a GPU, but torch {torch_version} is built for the CPU alone"
+    elif torch_version and not torch_version.endswith("+cpu"):
         try:
             import torch
 
@@ -61,11 +66,9 @@ def report(packages: tuple) -> dict:
                     gib = [round(size / 2**30, 1) for size in (total, free)]
                     devices.append({"name": name, "memory_gib": gib[0], "free_gib": gib[1]})
             elif devices:
-                found["problem"] = f"torch {torch.__version__} sees no GPU (its CUDA: {torch.version.cuda})"
+                found["problem"] = f"torch {torch_version} sees no GPU (its CUDA: {torch.version.cuda})"
         except Exception as error:
             found["problem"] = f"torch cannot be used ({type(error).__name__}: {error})"
-    elif devices:
-        found["problem"] = "there is a GPU, but no torch to use it"
     return {**found, "devices": devices, "packages": versions}
 
 

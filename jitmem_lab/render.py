@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import Any
 
@@ -85,6 +86,23 @@ def _fields(record: Any) -> list[tuple[str, Any]]:
 
 def _clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def fields_text(data: dict[str, Any], indent: str = "") -> str:
+    """Fields as text, one a line or more: lists item by item, what is inside further in."""
+    found = []
+    for name, value in data.items():
+        if isinstance(value, dict):
+            found += [f"{indent}{name}:", fields_text(value, f"{indent}  ")]
+        elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
+            for number, one in enumerate(value, 1):
+                found += [fields_text({f"{name} {number}": one}, indent)]
+        elif isinstance(value, list):
+            found.append(f"{indent}{name}: {', '.join(map(str, value))}")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, default=str)
+            found.append(f"{indent}{name}: {text}")
+    return "\n".join(line for line in found if line)
 
 
 def short_repr(value: Any, depth: int = 2, text: int = 120, items: int = 3) -> str:

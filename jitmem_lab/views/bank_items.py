@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ import panel as pn
 import param
 
 from ..errors import UserError
-from ..render import clean_text, escape
+from ..render import clean_text, escape, fields_text
 from ..runs import Run
 from .choosing import html_pane
 from .diffing import STYLE as DIFF_STYLE
@@ -158,34 +157,17 @@ def change_html(before: dict[str, Any] | None, after: dict[str, Any] | None) -> 
         return "" if found is None else f'<div class="change">{_folded(found)}</div>'
     names = list(dict.fromkeys([*before, *after]))
     other = [name for name in names if before.get(name) != after.get(name)]
-    old, new = (lines({name: one[name] for name in other if name in one}) for one in (before, after))
+    old, new = (fields_text({name: one[name] for name in other if name in one}) for one in (before, after))
     same = ", ".join(name for name in names if name not in other)
     told = facts(f"as before: {escape(same, 300)}") if same else ""
     return f'<div class="change">{diff_html(old, new, "unified")}{told}</div>'
-
-
-def lines(data: dict[str, Any], indent: str = "") -> str:
-    """Fields as text, one a line or more: lists item by item, what is inside further in."""
-    found = []
-    for name, value in data.items():
-        if isinstance(value, dict):
-            found += [f"{indent}{name}:", lines(value, f"{indent}  ")]
-        elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
-            for number, one in enumerate(value, 1):
-                found += [lines({f"{name} {number}": one}, indent)]
-        elif isinstance(value, list):
-            found.append(f"{indent}{name}: {', '.join(map(str, value))}")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value, default=str)
-            found.append(f"{indent}{name}: {text}")
-    return "\n".join(line for line in found if line)
 
 
 def _folded(data: dict[str, Any]) -> str:
     """Fields one a line, folded where they are long."""
     from ..item_frames import fields_html
 
-    text = lines(data)
+    text = fields_text(data)
     if len(text) <= _LONG:
         return fields_html(data)
     excerpt = clean_text(" ".join(text[:140].split()), None)

@@ -248,3 +248,39 @@ def test_who_wrote_is_said_in_words(run: Run) -> None:
     assert "insert, a demonstration<" in page, "of two tasks none is named"
     assert "warm:" not in page
     assert "undo:" not in page
+
+
+def test_texts_are_shown_whole_where_asked_for_and_dead_ends_lead_on(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(*args: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["items", *args])
+        return (int(stop.value.code or 0), *capsys.readouterr())
+
+    store = ItemStore(run.path / "bank.sqlite")
+    text = "word " * 60 + "end"
+    store.apply("hand", [Change("insert", "record", {"query": "q", "items": [{"content": text}]})])
+    store.close()
+    code, out, error = command(str(run.path))
+    assert code == 0
+    assert "word end" not in out
+    assert "--full" in error
+    assert "word end" in command(str(run.path), "--full")[1]
+    code, out, _ = command(str(run.path), "--item", "4")
+    assert out.splitlines()[0].startswith("item 4  kind record")
+    assert "word end" in out
+    assert out.count("item ") == 1
+    assert "op insert" in command(str(run.path), "--item", "4", "--history")[1]
+    assert "there is no item 77" in command(str(run.path), "--item", "77")[2]
+    code, _, error = command(str(run.path.parent))
+    assert (code, f"give one of them, such as {run.path}" in error) == (2, True)
+    config = run.path / "config.json"
+    there = json.loads(config.read_text())
+    for memory, says in (("none", "stores nothing; runs of reasoningbank"), ("jitmem", "shows its bank")):
+        there["settings"]["memory"]["name"] = memory
+        config.write_text(json.dumps(there))
+        code, out, error = command(str(run.path))
+        assert (code, out) == (2, "")
+        assert says in error
+    assert "runs of reasoningbank" in command(str(run.path.parent))[2]

@@ -26,6 +26,7 @@ from jitmem_lab.errors import UserError
 from jitmem_lab.execution import Executor
 from jitmem_lab.judging import Judge
 from jitmem_lab.memories import load_memory
+from jitmem_lab.render import fields_text
 from jitmem_lab.retrieval import words
 from jitmem_lab.runs import Run, RunLock
 from jitmem_lab.serve import PAGES
@@ -33,7 +34,7 @@ from jitmem_lab.statistics import confusion, wilson
 from jitmem_lab.stream import run_stream
 from jitmem_lab.views.bank import TABS, BankView
 from jitmem_lab.views.bank_facts import kept_out, near_duplicates, reasons, uses
-from jitmem_lab.views.bank_items import change_html, lines
+from jitmem_lab.views.bank_items import change_html
 from jitmem_lab.views.facts import Facts, Writes, added, without_texts
 from jitmem_lab.views.judge import JudgeView, judged_of
 from jitmem_lab.views.live import LiveView
@@ -236,7 +237,7 @@ def test_live_touches_nothing_and_tells_the_killed(run):
     assert "running" in view._standing.object
     assert "</b> left" in view._standing.object
     assert "13 of 14 done" in view._head.object
-    assert "<b>1</b> failed" in view._standing.object
+    assert "<b>1</b> ended in errors" in view._standing.object
     assert "<b>1</b> owed" in view._standing.object
     lock.release()
     view.tick()
@@ -407,7 +408,7 @@ def test_pages_load_no_model_code():
 
 
 def test_the_views_are_listed_and_open_a_run(made):
-    assert views.__all__ == ["BankView", "Comparer", "Inspector", "JudgeView", "LiveView"]
+    assert views.__all__ == ["BankView", "Comparer", "Inspector", "JudgeView", "LiveView", "TrainView"]
     assert set(views.__all__) <= set(dir(views))
     for name in views.__all__:
         assert getattr(views, name)(made).__panel__() is not None
@@ -486,7 +487,7 @@ def test_changes_of_items_are_told_in_words_and_diffs():
     assert long.count("<details") == 1
     assert "2,006 characters" in long
     nested = {"items": [{"title": "a", "n": 1}, {"title": "b"}], "more": {"deep": None}, "none": []}
-    assert lines(nested).splitlines() == [
+    assert fields_text(nested).splitlines() == [
         "items 1:",
         "  title: a",
         "  n: 1",

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import UserError
 from ..files import write_json
 
-PROVISIONERS = {"local": "jitmem-local", "ssh": "sshpyk-provisioner", "gateway": "jitmem-gateway"}
+PROVISIONERS = {"local": "jitmem-local", "ssh": "jitmem-ssh", "gateway": "jitmem-gateway"}
 """What starts a kernel of each kind: names of the entry point group `jupyter_client.kernel_provisioners`."""
 MARK = "JITMEM_KERNEL"
 """Environment variable that holds the kernel's name inside the kernel."""

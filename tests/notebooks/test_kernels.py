@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import nbformat
 import pytest
-from papermill import execute_notebook
 
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.kernels.gateway import add_gateway
@@ -95,7 +94,7 @@ def start_gateway(folder: Path, *options: str) -> Gate:
 
 
 def stop(process: subprocess.Popen[Any]) -> None:
-    """End a process and its group."""
+    """End a process and its group, if it has not ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -189,6 +188,8 @@ def papermill(folder: Path, kernel: str, **parameters: Any) -> list[str]:
     notebook = nbformat.read(book, 4)
     notebook.metadata.kernelspec = {"name": "python3", "language": "python", "display_name": "Python 3"}
     nbformat.write(notebook, book)
+    from papermill import execute_notebook
+
     execute_notebook(book, folder / "plain.ipynb", parameters, kernel_name=kernel, progress_bar=False)
     return texts(folder / "plain.ipynb")
 
@@ -412,9 +413,17 @@ def test_a_gateway_that_goes_in_the_middle_is_a_killed_run(gate: Gate, tmp_path:
     assert stderr.startswith(f"error: the gateway {gate.url} does not answer")
 
 
+class Ssh(NamedTuple):
+    """An sshd on loopback."""
+
+    settings: Path
+    """The settings that were written for the kernel `away` behind it."""
+    daemon: subprocess.Popen[bytes]
+
+
 @pytest.fixture(scope="module")
-def sshd(jupyter: Path) -> Iterator[Path]:
-    """An sshd on loopback, and the kernel `away` behind it; gives the ssh settings written for it."""
+def sshd(jupyter: Path) -> Iterator[Ssh]:
+    """An sshd on loopback, and the kernel `away` behind it."""
     pytest.importorskip("sshpyk", reason="sshpyk is not installed (extra: kernels)")
     program = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
     if program is None or shutil.which("ssh") is None:
@@ -445,19 +454,19 @@ def sshd(jupyter: Path) -> Iterator[Path]:
     wait_for(lambda: listens(port) or daemon.poll() is not None)
     assert daemon.poll() is None, (folder / "log").read_text()
     settings = add_ssh("away", "gpubox", sys.executable, str(folder / "config")) / "ssh_config"
-    yield settings
+    yield Ssh(settings, daemon)
     subprocess.run(["ssh", "-F", settings, "-O", "exit", "gpubox"], capture_output=True, check=False)
     stop(daemon)
 
 
-def test_a_kernel_over_ssh_runs_and_its_death_is_noticed(sshd: Path, tmp_path: Path) -> None:
+def test_a_kernel_over_ssh_runs_and_its_death_is_noticed(sshd: Ssh, tmp_path: Path) -> None:
     assert papermill(tmp_path, "away", k=7)[0].startswith("7 ")
     run = Running(tmp_path, "away")
     os.kill(run.pid, signal.SIGKILL)
     assert "its kernel died" in run.dies()
 
 
-def test_check_over_ssh(sshd: Path) -> None:
+def test_check_over_ssh(sshd: Ssh) -> None:
     process = jitmem("kernels", "check", "away", "--json")
     stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr) == (0, "")
@@ -466,7 +475,7 @@ def test_check_over_ssh(sshd: Path) -> None:
     assert gone(found["pid"])
 
 
-def test_an_interrupt_ends_the_kernel_over_ssh(sshd: Path, tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_kernel_over_ssh(sshd: Ssh, tmp_path: Path) -> None:
     process, pid = start(tmp_path, "away")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
@@ -475,11 +484,25 @@ def test_an_interrupt_ends_the_kernel_over_ssh(sshd: Path, tmp_path: Path) -> No
     wait_for(lambda: gone(pid), 20)
 
 
-def test_a_host_that_ssh_does_not_reach_says_what_must_succeed(sshd: Path) -> None:
-    own = sshd.read_text().partition('Include "')[2].partition('"')[0]
+def test_a_host_that_ssh_does_not_reach_says_what_must_succeed(sshd: Ssh) -> None:
+    own = sshd.settings.read_text().partition('Include "')[2].partition('"')[0]
     Path(own).write_text(Path(own).read_text() + f"Host nobody\n  HostName 127.0.0.1\n  Port {free_port()}\n")
     add_ssh("lost", "nobody", sys.executable, own)
     process = jitmem("kernels", "check", "lost")
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (3, "")
     assert "this must succeed without a question: ssh -F " in stderr
+
+
+def test_a_host_that_vanishes_is_a_killed_run(
+    sshd: Ssh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one that needs the host."""
+    monkeypatch.setattr("jitmem_lab.kernels.tunnel.LOST_SECONDS", 2.0)
+    run = Running(tmp_path, "away")
+    try:
+        subprocess.run(["ssh", "-F", sshd.settings, "-O", "exit", "gpubox"], capture_output=True, check=True)
+        stop(sshd.daemon)
+        assert "its kernel died" in run.dies()
+    finally:
+        os.kill(run.pid, signal.SIGKILL)

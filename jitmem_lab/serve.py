@@ -17,7 +17,7 @@ from .errors import UserError
 
 SHORTEST_TOKEN = 8
 """Characters that a token must have."""
-PAGES = ("inspect", "compare", "bank", "judge", "live")
+PAGES = ("inspect", "compare", "bank", "judge", "live", "train")
 """The dashboards, in the order of the bar on top; each is `views.NAME.NAME_page(runs)`."""
 SESSIONS = {
     "unused_session_lifetime_milliseconds": 15_000,

@@ -11,6 +11,7 @@ _WHERE = {
     "Inspector": "inspect",
     "JudgeView": "judge",
     "LiveView": "live",
+    "TrainView": "train",
 }
 
 __all__ = sorted(_WHERE)

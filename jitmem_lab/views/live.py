@@ -141,7 +141,7 @@ class LiveView(RunView):
         state = str(sweep.get("state"))
         facts = [
             f"{_number(sweep.get('done')):,} of {_number(sweep.get('total')):,} episodes",
-            f"about {_span(sweep.get('eta_seconds'))} left" if state == "running" else "",
+            f"about {span(sweep.get('eta_seconds'))} left" if state == "running" else "",
             f"last told {_ago(sweep.get('updated'))}",
         ]
         if state != "running":  # a cell that was playing then stands as the sweep does
@@ -193,7 +193,7 @@ def standing_html(status: dict[str, Any], counts: Any, total: int, unreadable: i
     eta = status.get("eta_seconds")
     if state == "running" and isinstance(eta, int | float):
         since = max(0.0, time.time() - _float(status.get("updated")))
-        facts.append(f"about <b>{_span(max(0.0, eta - since))}</b> left")
+        facts.append(f"about <b>{span(max(0.0, eta - since))}</b> left")
     parts = [f"<p>{badge(state)} {SAID.get(state, '')}, last told {_ago(status.get('updated'))}</p>"]
     if status.get("error"):
         parts.append(f"<pre>{escape(status['error'], 2000)}</pre>")
@@ -236,7 +236,7 @@ def _float(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _span(seconds: Any) -> str:
+def span(seconds: Any) -> str:
     """A time in words."""
     if not isinstance(seconds, int | float):
         return "an unknown time"
@@ -249,7 +249,7 @@ def _span(seconds: Any) -> str:
 
 def _ago(when: Any) -> str:
     then = _float(when)
-    return f"{_span(max(0.0, time.time() - then))} ago" if then else "never"
+    return f"{span(max(0.0, time.time() - then))} ago" if then else "never"
 
 
 def _clock(when: float) -> str:

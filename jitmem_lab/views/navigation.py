@@ -10,6 +10,8 @@ import panel as pn
 
 from ..render import escape
 
+TRAINING = "train"
+"""The page that shows trainings, not runs."""
 KEPT = ("run", "theme")
 """What of the selection goes along to another page."""
 
@@ -50,7 +52,7 @@ class Navigation(pn.viewable.Viewer):
     def _show(self, search: str) -> None:
         asked = {name: values[-1] for name, values in parse_qs(search.lstrip("?")).items()}
         kept = {name: asked[name] for name in KEPT if name in asked}
-        links = [self._link(name, name, kept, name == self._here) for name in self._names]
+        links = [self._link(name, name, self._with(name, kept), name == self._here) for name in self._names]
         turned = [
             self._link(self._here, theme, asked | {"theme": theme}, asked.get("theme") == theme)
             for theme in ("light", "dark")
@@ -59,6 +61,11 @@ class Navigation(pn.viewable.Viewer):
             f'<nav aria-label="Dashboards"><b>JitMem Lab</b>{"".join(links)}'
             f'<span class="theme">theme: {"".join(turned)}</span></nav>'
         )
+
+    def _with(self, name: str, kept: dict[str, str]) -> dict[str, str]:
+        """What goes along to a page: no run of one kind to a page of the other."""
+        same = (name == TRAINING) == (self._here == TRAINING)
+        return kept if same else {key: value for key, value in kept.items() if key != "run"}
 
     def _link(self, page: str, text: str, query: dict[str, str], here: bool) -> str:
         asked = "?" + urlencode(query, errors="replace") if query else ""

@@ -13,7 +13,7 @@ LINE, FILL = "#3b82c4", "rgba(59,130,196,.2)"
 
 # The labels' colours stand in the drawing itself; only the page knows which theme is on.
 _STYLE = """
-.xtick text, .ytick text, .infolayer text { fill: light-dark(#1d2126, #e4e7eb) !important; }
+[class*="tick"] text, .infolayer text { fill: light-dark(#1d2126, #e4e7eb) !important; }
 """
 
 

@@ -23,9 +23,9 @@ def curator_path(spec: str) -> str:
 
         return str(smol.ensure())
     if kind == "pocket":
-        from ..models.pocket import model_dir
+        from ..models.pocket import folder
 
-        return str(model_dir(rest or "executor"))
+        return str(folder(rest))
     if kind == "hf":
         return rest
     raise UserError(f"{spec} can't be trained: its weights are not in this process; give hf:PATH")

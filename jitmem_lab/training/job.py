@@ -127,6 +127,36 @@ class TrainJob:
             time.sleep(0.2)
         return self.status()
 
+    def watch(self) -> TrainRun:
+        """Follow it with a bar until it ends; ending this (or the kernel) does not end the training.
+
+        Returns:
+            The training, completed or stopped.
+
+        Raises:
+            InfrastructureError: It failed or its process died; the cause is in the message.
+        """
+        from tqdm import tqdm
+
+        total = int(self.run.request.get("steps") or 0)
+        interval = 0.5 if sys.stderr.isatty() else 30
+        with tqdm(total=total, unit="step", file=sys.stderr, mininterval=interval) as bar:
+            while True:
+                running, status = self.running, self.status()
+                bar.update(int(status.get("step") or 0) - bar.n)
+                shown = {"reward": status.get("reward"), "held-out": status.get("heldout")}
+                told = {name: f"{value:.2f}" for name, value in shown.items() if value is not None}
+                bar.set_postfix(told, refresh=False)
+                if not running:
+                    break
+                time.sleep(0.5)
+        if status.get("state") not in ("completed", "stopped"):
+            cause = status.get("error") or self.log_tail(1) or "it said nothing"
+            raise InfrastructureError(
+                f"the training is {status.get('state')}: {cause}; resume() goes on with it"
+            )
+        return self.run
+
     def resume(self) -> TrainJob:
         """Go on with it from its last checkpoint."""
         return launch(self.run.config, self.path)

@@ -15,14 +15,14 @@ from ..render import escape
 from ..runs import Run
 from ..training.figures import panels
 from ..training.runs import TrainRun
-from .choosing import RunView, html_pane, serve_view
+from .choosing import MORE_STYLE, RunView, html_pane, serve_view
 from .live import badge, rate
 from .live import span as told_span
 from .paging import Column, table_html
 from .plots import line_pane
 from .reading import Listed, places
 from .rollouts import Metrics, Prompts, Rollouts, find_trainings, number
-from .style import SHORT, TEXT_LIMIT, page
+from .style import SHORT, STYLE, TEXT_LIMIT, page
 from .theme import LIST_STYLE
 
 SAID = {
@@ -326,6 +326,21 @@ def group_html(lines: Sequence[dict[str, Any]], prompt: dict[str, Any] | None) -
         )
     parts.append('<div class="cards">' + "".join(_card(line) for line in ordered) + "</div>")
     return "".join(parts)
+
+
+def group_document(run: TrainRun, step: int, group: int = 0) -> str:
+    """A group of a training as HTML with its style, for a notebook's cell.
+
+    Raises:
+        UserError: The training has no such group.
+    """
+    lines = [line for line in run.rollouts(step) if line.get("group") == group]
+    if not lines:
+        raise UserError(f"{run.path} has no group {group} of step {step}")
+    prompt = Prompts.of(run)  # type: ignore[arg-type]
+    prompt.refresh()
+    shown = group_html(lines, prompt.read(int(lines[0]["prompt"])))
+    return f"<style>{STYLE}{MORE_STYLE}{_CARDS}</style>{page(shown)}"
 
 
 def _card(line: dict[str, Any]) -> str:

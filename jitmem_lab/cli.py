@@ -56,6 +56,7 @@ def cli() -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where the executed notebook goes.")
 @click.option("--timeout", type=Seconds(min=0, min_open=True), help="Seconds that the whole run may take.")
 @click.option("--echo", is_flag=True, help="Repeat what the cells print, on standard error.")
+@click.option("--html", is_flag=True, help="Also write it as one HTML page that needs no network.")
 @json_option
 def run_command(
     notebook: str,
@@ -64,6 +65,7 @@ def run_command(
     output: Path | None,
     timeout: float | None,
     echo: bool,
+    html: bool,
     as_json: bool,
 ) -> None:
     """Run a notebook with parameters.
@@ -73,6 +75,7 @@ def run_command(
     NOTEBOOK is a path, or the number or name of a shipped notebook (20, 20_evaluate).
     """
     from .notebooks import find_notebook, parse_pairs, read_parameters, read_status, run_notebook
+    from .notebooks.export import to_html
     from .notebooks.outputs import last_printed
     from .notebooks.parameters import read_notebook
     from .notebooks.wire import visible
@@ -84,14 +87,15 @@ def run_command(
         done = run_notebook(
             path, values, output=output, kernel=kernel, timeout=timeout, progress=bar, echo=echo
         )
-        return read_status(done)
+        page = {"page": str(to_html(done))} if html else {}
+        return read_status(done) | page
 
     def show(status: dict[str, Any]) -> str:
         with suppress(UserError):  # it was moved meanwhile
             told = last_printed(read_notebook(status["output"]))
             if told and not echo:
                 click.echo(visible(told), err=True)
-        return str(status["output"])
+        return "\n".join(str(status[name]) for name in ("output", "page") if name in status)
 
     emit(as_json, work, show)
 

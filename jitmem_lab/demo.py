@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from .runs import Run
 
@@ -26,6 +25,7 @@ def main(games: int = 20, split: str = "generated_seen", model: str = "smol", ou
     """
     from .analysis import summary_text
     from .notebooks import run_notebook
+    from .notebooks.export import to_html
 
     begun = time.perf_counter()
     folder = Path(out)
@@ -82,40 +82,3 @@ def verdict(runs: list[Run]) -> str:
         return f"With {model}, just-in-time memory gained nothing over no memory on these games."
     sure = "the intervals do not overlap" if apart else "within what chance can do on so few games"
     return f"Just-in-time memory won {gain} games more than no memory ({sure})."
-
-
-NO_SCRIPTS = """{% extends 'lab/index.html.j2' %}
-{% block html_head_js %}{% endblock %}
-{% block html_head_js_mathjax %}{% endblock %}
-{% block html_head_js_mermaidjs %}{% endblock %}
-"""
-"""The page's template without what it would load from other machines (nothing of ours needs it)."""
-
-
-def to_html(notebook: Path) -> Path:
-    """The executed notebook as one HTML page beside it, which needs no network."""
-    import nbformat
-    from nbconvert import HTMLExporter
-
-    node = nbformat.read(notebook, as_version=4)
-    _draw_figures(node)
-    body, _ = HTMLExporter(raw_template=NO_SCRIPTS).from_notebook_node(node)
-    page = notebook.with_suffix(".html")
-    page.write_text(body, encoding="utf-8", errors="backslashreplace")
-    return page
-
-
-def _draw_figures(node: Any) -> None:
-    """Give plotly figures, which a notebook holds as data only, HTML with what draws them."""
-    from plotly.io import to_html as figure_html
-
-    drawn = False
-    for output in (output for cell in node.cells for output in cell.get("outputs", [])):
-        data = output.get("data", {})
-        figure = data.get("application/vnd.plotly.v1+json")
-        if figure and "text/html" not in data:
-            figure = {name: figure[name] for name in ("data", "layout") if name in figure}
-            data["text/html"] = figure_html(
-                figure, include_plotlyjs=not drawn, full_html=False, validate=False
-            )
-            drawn = True

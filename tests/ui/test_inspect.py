@@ -225,7 +225,7 @@ def test_a_token_keeps_others_out(runs, serve, visit, screenshot):
 def test_page_of_an_executed_notebook(runs, visit, screenshot, tmp_path):
     import nbformat
 
-    from jitmem_lab.demo import to_html
+    from jitmem_lab.notebooks.export import to_html
 
     cells = [
         nbformat.v4.new_markdown_cell("# A payload beside its traces"),

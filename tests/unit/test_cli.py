@@ -379,6 +379,8 @@ def test_run_passes_typed_values_and_prints_the_output(
     monkeypatch.setattr("jitmem_lab.notebooks.read_status", lambda path: {"output": str(made)})
     _, out, err = run(args, capsys)
     assert (out, err.splitlines()[-1]) == (f"{made}\n", "files: 3")
+    monkeypatch.setattr("jitmem_lab.notebooks.export.to_html", lambda path: made.with_suffix(".html"))
+    assert run([*args, "--html"], capsys)[1].splitlines() == [str(made), str(made.with_suffix(".html"))]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ MARK = "JITMEM_KERNEL"
 """Environment variable that holds the kernel's name inside the kernel."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")  # what Jupyter finds again: it looks for names in lower case
 _TAKEN = ("python", "python3", "jitmem-own")
-_SECRET = re.compile(r"token|secret|passw|credential|(^|_)key(_|$)|api_?key", re.I)
+_SECRET = re.compile(r"(^|_)(token|secret|password|passwd|pw|credentials?|key|apikey)(_|$)", re.I)
 
 
 def kernels_dir() -> Path:

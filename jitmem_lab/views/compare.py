@@ -402,7 +402,7 @@ class Comparer(pn.viewable.Viewer):
         if self._new("tasks", (self.which, self.text)):
             frame = task_frame(self._sides, self._names, self.which, self.text)
             titles = short_names([side.name for side in self._sides])
-            widths = {name: max(110, 34 + 8 * len(title)) for name, title in titles.items()}
+            widths = {name: max(110, 56 + 8 * len(title)) for name, title in titles.items()}
             self._tasks.fill(frame, widths, titles)
         if self.task not in self._names and not self.task and self._tasks.keys():
             self.task = self._tasks.keys()[0]

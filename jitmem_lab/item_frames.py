@@ -216,6 +216,8 @@ def _value(value: Any) -> str:
     """A text as it is, a list item by item, anything else as JSON."""
     if isinstance(value, dict):
         return fields_html(value)
+    if isinstance(value, list) and value and all(isinstance(one, int | float) for one in value):
+        return f'<code style="{_TEXT}">{", ".join(map(str, value))}</code>'
     if isinstance(value, list):
         return f"<ol>{''.join(f'<li>{_value(one)}</li>' for one in value)}</ol>"
     return f'<code style="{_TEXT}">{escape(value if isinstance(value, str) else json.dumps(value))}</code>'

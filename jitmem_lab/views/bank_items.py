@@ -117,7 +117,7 @@ class ItemsPart(pn.viewable.Viewer):
             return
         self._show_items()
         self._head.object = page("<h3>Every change, newest first</h3>")
-        self._history.fill(run.items().iloc[::-1].to_dict("records"))
+        self._history.fill(_once(run.items().iloc[::-1].to_dict("records")))
 
     @param.depends("at", watch=True)
     def _show_items(self) -> None:
@@ -148,6 +148,14 @@ class ItemsPart(pn.viewable.Viewer):
             change_html(before, after),
             _folded(note) if isinstance(note, dict) and note else "",
         ]
+
+
+def _once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Changes with the note of a write at the first of them alone."""
+    before = [None, *(row["write"] for row in rows)]
+    return [
+        row | {"note": None} if row["write"] == last else row for last, row in zip(before, rows, strict=False)
+    ]
 
 
 def change_html(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:

@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..records import Episode, RetrievedTrace
 from ..render import escape, short_repr
 from ..statistics import Metric, TaskKey, wilson
+from .columns import payload_text
 from .comparing import Side, compared, differences, draws_for
 from .diffing import STYLE as DIFF_STYLE
 from .diffing import Kind, diff_html
@@ -224,7 +225,7 @@ def task_html(
     for side, episode in both[1:]:
         first, base = both[0]
         titles = (_titled(first.name, base), _titled(side.name, episode))
-        body = diff_html(base.recall.payload, episode.recall.payload, kind, titles, limit)
+        body = diff_html(payload_text(base), payload_text(episode), kind, titles, limit)
         parts.append(section("Payloads", body, "payloads"))
     if both:
         columns = [
@@ -245,7 +246,7 @@ def _episode(side: Side, key: TaskKey) -> Episode | str:
 
 
 def _titled(name: str, episode: Episode) -> str:
-    return f"{escape(name, 200)} {facts(f'{len(episode.recall.payload):,} characters')}"
+    return f"{escape(name, 200)} {facts(f'{len(payload_text(episode)):,} characters')}"
 
 
 def _card(side: Side, episode: Episode | str, inspector: str | None) -> str:
@@ -316,7 +317,7 @@ def trace_html(
         for e in pair
     ]
     titles = (escape(pair[0].task.description, 160), escape(pair[1].task.description, 160))
-    body = diff_html(pair[0].recall.payload, pair[1].recall.payload, kind, titles, limit)
+    body = diff_html(payload_text(pair[0]), payload_text(pair[1]), kind, titles, limit)
     return (
         section(title, fold("what it says", text, opened=True), "trace")
         + cards(heads)

@@ -98,6 +98,14 @@ def _stepwise(given: Sequence[tuple[str, Sequence[int]]]) -> bool:
     return any(steps for _, steps in given)
 
 
+def payload_text(episode: Episode) -> str:
+    """The payload as one text; of a system that gives several on the way, each behind its steps."""
+    given = _given(episode)
+    if not _stepwise(given):
+        return episode.recall.payload
+    return "\n\n".join(f"({_ranges(steps)})\n{text}" for text, steps in given)
+
+
 def _count(number: int, name: str) -> str:
     return f"{number:,} {name}{'' if number == 1 else 's'}"
 

@@ -27,7 +27,7 @@ from jitmem_lab.records import (
 from jitmem_lab.render import clean_text
 from jitmem_lab.views import columns, style
 from jitmem_lab.views.calls import by_step, prompt
-from jitmem_lab.views.columns import episode_html
+from jitmem_lab.views.columns import episode_html, payload_text
 from jitmem_lab.views.steps import limit_of
 
 from . import memory_answers
@@ -440,3 +440,13 @@ def test_many_steps_share_the_room():
     assert limit_of(0) == limit_of(10) == style.TEXT_LIMIT
     assert limit_of(50) == 2400
     assert limit_of(10_000) == 800
+
+
+def test_payloads_of_single_steps_are_one_text_where_there_is_room_for_one(tmp_path):
+    run = memory_answers.streamed(memory_answers.build("memharness"), tmp_path / "memharness")
+    done = next(e for e in run.latest() if any(step.payload for step in e.trajectory.steps))
+    text = payload_text(done)
+    assert all(step.payload in text for step in done.trajectory.steps)
+    assert text.startswith("(step")
+    whole = episode(recall=Recall(payload="one for all"))
+    assert payload_text(whole) == "one for all"

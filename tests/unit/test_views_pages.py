@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import re
@@ -26,6 +27,7 @@ from jitmem_lab.errors import UserError
 from jitmem_lab.execution import Executor
 from jitmem_lab.judging import Judge
 from jitmem_lab.memories import load_memory
+from jitmem_lab.memories.items import Change, ItemStore
 from jitmem_lab.render import fields_text
 from jitmem_lab.retrieval import words
 from jitmem_lab.runs import Run, RunLock
@@ -303,6 +305,15 @@ def test_every_part_of_the_bank_is_shown(made, tmp_path):
     assert "items</b> after 4 writes" in view._items._held.object
     view._items.at = 77
     assert "not 77" in view._items._held.object
+    with contextlib.closing(ItemStore(written.path / "bank.sqlite")) as store:
+        both = [Change("insert", "skill", {"name": name}) for name in ("one", "two")]
+        store.apply("warm:ab", both, {"refused": ["told once", "told too"], "seen": [1, 2, 3]})
+    view.reload()
+    shown = view._items._history._pane.object
+    assert shown.count("told once") == 1
+    assert "1, 2, 3" in shown
+    assert "a demonstration" in shown
+    assert "warm:" not in shown
     bare = run_stream(
         Bench(2), load_memory("none"), Executor(RuleModel()), out=tmp_path / "bare", progress=False
     )

@@ -21,7 +21,7 @@ from typing import Any
 
 import zmq
 import zmq.asyncio
-from jupyter_client.session import Session
+from jupyter_client.session import DELIM, Session
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
@@ -33,6 +33,7 @@ from .specs import MARK
 _ROUTED = ("shell", "control", "stdin")
 _SOCKETS = {**dict.fromkeys(_ROUTED, zmq.ROUTER), "iopub": zmq.PUB, "hb": zmq.ROUTER}
 _PING_SECONDS = 20.0
+_WAITING = 10_000  # requests whose askers are remembered
 _LARGEST = 1 << 30  # bytes of one message; tornado's own limit of 10 MiB would end a notebook with a figure
 
 
@@ -137,13 +138,13 @@ class Bridge:
             parts = [bytes(part) for part in parts]
             signed = [self.session.sign(parts[:4]), *parts]
             if channel == "iopub":
-                await self.sockets[channel].send_multipart([b"kernel", b"<IDS|MSG>", *signed])
+                await self.sockets[channel].send_multipart([b"kernel", DELIM, *signed])
                 self._look_for_death(parts)
                 continue
             parent = json.loads(parts[1]).get("msg_id", "")
             waiting = self.asked.get(parent) if channel == "stdin" else self.asked.pop(parent, None)
             if waiting is not None:
-                await self.sockets[channel].send_multipart([*waiting, b"<IDS|MSG>", *signed])
+                await self.sockets[channel].send_multipart([*waiting, DELIM, *signed])
 
     def _look_for_death(self, parts: Sequence[bytes]) -> None:
         """A gateway that restarts a dead kernel by itself says so; to a notebook it is dead all the same."""
@@ -157,10 +158,13 @@ class Bridge:
         """From a client to the kernel, but for what the gateway must be asked for instead."""
         socket = self.sockets[channel]
         while True:
-            frames = [bytes(frame) for frame in await socket.recv_multipart()]
-            waiting, rest = self.session.feed_identities(frames)
-            signature, *parts = (bytes(frame) for frame in rest)
-            if len(parts) < 4 or not hmac.compare_digest(self.session.sign(parts[:4]), signature):
+            frames: list[bytes] = await socket.recv_multipart()
+            if DELIM not in frames:
+                continue
+            place = frames.index(DELIM)
+            waiting, signature, parts = frames[:place], frames[place + 1 :][:1], frames[place + 2 :]
+            # any program of this machine may connect; only who read the connection file can sign
+            if len(parts) < 4 or not hmac.compare_digest(self.session.sign(parts[:4]), signature[0]):
                 continue
             header = json.loads(parts[0])
             kind = header.get("msg_type")
@@ -174,6 +178,8 @@ class Bridge:
                 continue
             if channel != "stdin":
                 self.asked[header["msg_id"]] = waiting
+                if len(self.asked) > _WAITING:  # a widget's messages are never answered
+                    del self.asked[next(iter(self.asked))]
             await websocket.write_message(pack(channel, parts), binary=True)
 
     async def _answer(self, channel: str, waiting: list[bytes], parent: dict[str, Any], kind: str) -> None:

@@ -49,7 +49,7 @@ def report(packages: tuple) -> dict:
             if len(words) == 3 and words[1].isdigit() and words[2].isdigit():
                 gib = [round(int(mib) / 1024, 1) for mib in words[1:]]
                 devices.append({"name": words[0], "memory_gib": gib[0], "free_gib": gib[1]})
-    torch_version = versions.get("torch")
+    torch_version: str = versions.get("torch") or ""
     if devices and not torch_version:
         found["problem"] = "there is a GPU, but no torch to use it"
     elif devices and torch_version.endswith("+cpu"):

@@ -150,7 +150,7 @@ class ItemsPart(pn.viewable.Viewer):
         ]
 
 
-def _once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _once(rows: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
     """Changes with the note of a write at the first of them alone."""
     before = [None, *(row["write"] for row in rows)]
     return [

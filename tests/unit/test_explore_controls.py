@@ -56,6 +56,10 @@ def test_from_the_task_to_a_saved_run(controls: Controls, lab: Explorer) -> None
     assert "3 traces; Curate makes a payload" in said(controls)
     assert lab.task.task_id == "b3"
     assert "try 1: curated, k=3" in press(controls, "Curate")
+    unplayed = controls._handles[0].pages[-1]
+    assert "payload-column" in unplayed
+    assert "episode-column" not in unplayed, "nothing of a try that was not played is called an error"
+    assert "badge error" not in unplayed
     controls.k.value = 1
     assert "1 trace;" in said(controls)
     assert "k=1" in press(controls, "Curate")

@@ -20,7 +20,7 @@ from .explaining import explained_html
 from .facts import Fact, Facts, Writes
 from .judge import rate
 from .paging import Column, Pager, table_html
-from .plots import line_figure, line_pane
+from .plots import drawn_last, line_figure, line_pane
 from .style import page
 from .terms import open_bank
 
@@ -76,6 +76,7 @@ class BankView(RunView):
     )
 
     title: ClassVar[str] = "bank"
+    plotted: ClassVar[bool] = False
     in_url: ClassVar[tuple[str, ...]] = ("run", "tab", "order", "kept", "overlap", "query", "k", "size")
 
     def parts(self) -> list[Any]:
@@ -106,7 +107,7 @@ class BankView(RunView):
             pn.widgets.IntInput.from_param(self.param.size, description=None, width=140, placeholder="now"),
         )
         contents: dict[str, list[Any]] = {
-            "growth": [self._growth, self._curve],
+            "growth": [self._growth, drawn_last(self._curve)],
             "retrieved": [self._uses_head, widgets["order"], self._uses],
             "kept-out": [self._reasons, widgets["kept"], self._kept],
             "duplicates": [widgets["overlap"], self._alike_head, self._alike],
@@ -134,7 +135,7 @@ class BankView(RunView):
         self._tabs.active = list(TABS).index(self.tab)
         if not (run.path / "bank.sqlite").is_file():
             raise UserError(_why_none(run))
-        taken = sum(bool(change.get("stored")) for change in writes.changes.values())
+        taken = sum(bool(change.get("stored")) for change in list(writes.changes.values()))
         self._said = [f"{taken:,} of {len(facts):,} episodes taken in"]
         work: dict[str, Callable[[], None]] = {
             "growth": lambda: self._draw_growth(run, facts, writes),

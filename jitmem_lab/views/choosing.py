@@ -13,13 +13,16 @@ import param
 from ..errors import InfrastructureError, UserError
 from ..render import clean_text, escape
 from ..runs import Run
+from .aside import aside
 from .facts import Facts, Writes
 from .reading import Listed, find_again, no_run, no_runs
 from .style import STYLE, note, page
 from .theme import LIST_STYLE, page_theme
 
-SLICE = 0.6
+FIRST = 0.2
 """Seconds that reading may take before a served page shows what it has so far."""
+SLICE = 0.6
+"""Seconds of reading aside, after which it shows more."""
 PERIOD = 700
 """Milliseconds between two looks at the run's files."""
 
@@ -75,7 +78,7 @@ class RunView(pn.viewable.Viewer):
     in_url: ClassVar[tuple[str, ...]] = ("run",)
     """Parameters that the URL holds."""
     plotted: ClassVar[bool] = True
-    """Whether it draws curves; a page without any need not load what draws them."""
+    """Whether what draws figures is loaded before all else; see `plots.drawn_last`."""
     lasting: ClassVar[bool] = False
     """Whether it looks for more once all has been read."""
 
@@ -94,6 +97,7 @@ class RunView(pn.viewable.Viewer):
         self._drawn: tuple[Any, ...] = ()
         self._served = location is not None
         self._budget = SLICE if self._served else None
+        self._looking = False
         self._theme = ""
         self._run = pn.widgets.Select.from_param(
             self.param.run,
@@ -159,10 +163,23 @@ class RunView(pn.viewable.Viewer):
 
     def tick(self) -> None:
         """Read on where reading had stopped; called again and again while a page is open."""
-        if self._facts is None or (self._whole() and not self.lasting):
+        if self._looking or self._facts is None or (self._whole() and not self.lasting):
+            return
+        self._looking = aside(self._look, self._looked)
+        if not self._looking:
+            self._looked(None)
+
+    def _look(self) -> None:
+        if self._facts is not None:
+            self._refresh(self._budget)
+
+    def _looked(self, seconds: float | None = 0) -> None:
+        """Show what was read."""
+        self._looking = False
+        if self._facts is None:
             return
         try:
-            self._refresh()
+            self._refresh(seconds)
             if self._stand() != self._drawn:
                 self._draw()
         except (UserError, InfrastructureError) as error:
@@ -249,16 +266,17 @@ class RunView(pn.viewable.Viewer):
             run = Run(self._listed[self.run].path)
             facts, writes = Facts.of(run), Writes.of(run)
             self._opened, self._writes, self._facts = run, writes, facts
-            self._refresh()
+            self._refresh(FIRST if self._served else None)
             self._draw()
         except (UserError, InfrastructureError) as error:
             self._say(str(error))
 
-    def _refresh(self) -> None:
-        assert self._facts is not None
-        assert self._writes is not None
-        self._facts.refresh(self._budget)
-        self._writes.refresh(self._budget)
+    def _refresh(self, seconds: float | None) -> None:
+        facts, writes = self._facts, self._writes
+        assert facts is not None
+        assert writes is not None
+        facts.refresh(seconds)
+        writes.refresh(seconds)
 
     def _stand(self) -> tuple[Any, ...]:
         """What a drawing was made from: another one is needed where it has changed."""

@@ -31,7 +31,7 @@ from .diffing import KINDS
 from .gathering import SLICE, Gathering
 from .keys import COMPARE_KEYS, Browser, keys_html
 from .naming import short_names
-from .plots import line_pane
+from .plots import drawn_last, line_pane
 from .reading import Listed, find_again, no_run, no_runs
 from .row_table import RowTable
 from .theme import BUTTONS_STYLE, CHOICE_STYLE, LIST_STYLE, page_theme
@@ -166,7 +166,8 @@ class Comparer(pn.viewable.Viewer):
         self._tasks, self._traces = RowTable(self._pick_task), RowTable(self._pick_trace)
         self._beside, self._figure = pane(), pane()
         rows = {"margin": 0, "sizing_mode": "stretch_width"}
-        about = pn.Column(self._overview, self._curve, self._costs, self._count, self._differ, **rows)
+        curve = drawn_last(self._curve)
+        about = pn.Column(self._overview, curve, self._costs, self._count, self._differ, **rows)
         tasks = pn.Column(
             pn.Row(self._which, self._text, *self._moves["tasks"], **rows),
             self._tasks.pane,
@@ -337,7 +338,7 @@ class Comparer(pn.viewable.Viewer):
 
     def _take(self) -> None:
         """Show the runs, or how far they are read: the rest is read aside while the browser has the page."""
-        gathering, document = self._gathering, pn.state.curdoc
+        gathering = self._gathering
 
         def back() -> None:
             if gathering is self._gathering:
@@ -349,8 +350,8 @@ class Comparer(pn.viewable.Viewer):
             self._problems += gathering.problems
             self._problems += [f"{name} has no finished episode yet; press Reload later" for name in empty]
             self._names = task_names(self._sides)
-        elif document is not None:
-            gathering.go_on_aside(lambda: document.add_next_tick_callback(back))
+        else:
+            gathering.go_on_aside(back)
         self._draw()
 
     def _draw(self) -> None:
@@ -485,5 +486,6 @@ _MARKS = {"success": "✓", "failure": "✗", "error": "!"}
 
 def compare_page(runs: Sequence[str | Path | Run]) -> Comparer:
     """A fresh comparison for one visitor, with its selection in the URL and a light or dark page."""
+    pn.extension("tabulator")
     page_theme()
     return Comparer(runs, pn.state.location)

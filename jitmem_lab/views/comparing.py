@@ -81,7 +81,8 @@ class Side:
         self._lights.refresh()
         self.unreadable = self._lights.unreadable
         self.size = self.file.stat().st_size if self.file.exists() else 0
-        found = sorted(self._lights.found.values(), key=lambda row: row.position)
+        rows = list(self._lights.found.values())  # another visitor's thread may be reading on
+        found = sorted(rows, key=lambda row: row.position)
         self._places = {row.position: row for row in found}
         self.rows = list(self._places.values())
         self.by_task = {task_key(row.episode): row for row in self.rows}
@@ -191,7 +192,9 @@ class Reading:
     @property
     def share(self) -> float:
         """Share of the run that was read."""
-        return 1.0 if self.side is not None else self._lights.share
+        if self.side is not None:
+            return 1.0
+        return self._lights.share if self._lights.version else 0.0
 
     def go_on(self, seconds: float | None = None) -> Side | None:
         """Read on; the run once that is done.

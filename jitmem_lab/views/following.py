@@ -72,7 +72,8 @@ class Follower:
         """Read what was written since the last time.
 
         Args:
-            seconds: After which it stops for now, see `whole`; None reads all.
+            seconds: After which it stops for now, see `whole`; None reads all. 0 does not even wait for
+                another one who is reading.
 
         Raises:
             UserError: The run directory is gone, or its file cannot be read.
@@ -80,17 +81,20 @@ class Follower:
         file = self.folder / self.name
         if not self.folder.is_dir():
             raise UserError(f"the run directory {self.folder} is no longer there; choose another run")
-        with self._lock:
-            try:
-                with file.open("rb", buffering=_BUFFER) as lines:
-                    self._read(lines, seconds)
-            except FileNotFoundError:
-                if self._end:
-                    self.version += 1
-                    self._begin()
-                self.whole = True
-            except OSError as error:
-                raise UserError(f"{file} cannot be read ({error.strerror}); check its permissions") from None
+        if not self._lock.acquire(blocking=seconds != 0):
+            return
+        try:
+            with file.open("rb", buffering=_BUFFER) as lines:
+                self._read(lines, seconds)
+        except FileNotFoundError:
+            if self._end:
+                self.version += 1
+                self._begin()
+            self.whole = True
+        except OSError as error:
+            raise UserError(f"{file} cannot be read ({error.strerror}); check its permissions") from None
+        finally:
+            self._lock.release()
 
     def _read(self, lines: BinaryIO, seconds: float | None) -> None:
         lines.seek(self._end - len(self._last))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..errors import UserError
+from .aside import aside
 from .beside import work_out
 from .comparing import Reading, Side
 
 SLICE = 0.2
 """Seconds of reading after which a served page shows how far it is."""
-_ASIDE = ThreadPoolExecutor(1, thread_name_prefix="reading")
 
 
 class Gathering:
@@ -67,17 +66,11 @@ class Gathering:
             self._reading = None
             del self._owed[0]
 
-    def go_on_aside(self, then: Callable[[], object]) -> None:
-        """Read a slice in a thread, after what others wait for; at the end work out what all pages show.
+    def go_on_aside(self, then: Callable[[], None]) -> bool:
+        """Read a slice as `aside` does; at the end work out what takes long of what is shown."""
+        return aside(self._slice, then)
 
-        Args:
-            then: Called in that thread once it is done.
-        """
-
-        def work() -> None:
-            self.go_on(SLICE)
-            if self.whole:
-                work_out(self.sides)
-            then()
-
-        _ASIDE.submit(work)
+    def _slice(self) -> None:
+        self.go_on(SLICE)
+        if self.whole:
+            work_out(self.sides)

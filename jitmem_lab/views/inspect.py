@@ -16,6 +16,7 @@ from ..errors import UserError
 from ..render import clean_text, escape
 from ..runs import Run
 from . import filters
+from .aside import aside
 from .columns import STYLE, episode_html, note, page
 from .keys import Browser, keys_html
 from .reading import EpisodeIndex, Listed, Row, find_again, no_run, no_runs
@@ -404,19 +405,23 @@ class Inspector(pn.viewable.Viewer):
     def _go_on(self) -> None:
         """Have the rest of a large file read, as soon as the browser has what there is."""
         left = self._index is not None and not self._index.whole
-        if left and self._live and not self._reading and pn.state.curdoc is not None:
-            self._reading = True
-            pn.state.curdoc.add_next_tick_callback(self._read_on)
+        if left and self._live and not self._reading:
+            self._reading = aside(self._read_slice, self._read_on)
+
+    def _read_slice(self) -> None:
+        """Read a slice more of the file; what cannot be is told by whoever looks next."""
+        if (index := self._index) is not None:
+            index.read(self._budget)
 
     def _read_on(self) -> None:
-        """Read a slice more; what is shown changes once all is read, or the task that was asked for."""
+        """Take what was read; what is shown changes once all is, or the task that was asked for."""
         self._reading = False
         index = self._index
         if index is None:
             return
         waiting = index.row(self.position) is None
         try:
-            index.refresh(self._budget)
+            index.refresh(0)
         except UserError:
             self._show(given=True)  # which says so
             return

@@ -19,7 +19,7 @@ from .choosing import RunView, html_pane, serve_view
 from .facts import Fact, Facts, Tokens, Writes, added
 from .judge import rate
 from .paging import Column, table_html
-from .plots import line_figure, line_pane
+from .plots import drawn_last, line_figure, line_pane
 from .style import SHORT, page
 
 SAID = {
@@ -41,6 +41,7 @@ class LiveView(RunView):
     """Shows how far a run is, what it costs and how it fares; follows it while the page is open."""
 
     title: ClassVar[str] = "live"
+    plotted: ClassVar[bool] = False
     lasting: ClassVar[bool] = True
 
     def parts(self) -> list[Any]:
@@ -50,7 +51,7 @@ class LiveView(RunView):
         self._standing, self._rest, self._sweep = html_pane(), html_pane(), html_pane()
         self._curve = line_pane()
         self._below = pn.Row(self._sweep, sizing_mode="stretch_width", margin=(0, 10))
-        return [self._standing, self._curve, self._rest]
+        return [self._standing, drawn_last(self._curve), self._rest]
 
     def __panel__(self) -> Any:
         return pn.Column(super().__panel__(), self._below, sizing_mode="stretch_width", margin=0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import panel as pn
+import param
 
 POINTS = 400
 """Points of one line that are drawn."""
@@ -32,6 +33,63 @@ def line_pane() -> pn.pane.Plotly:
         sizing_mode="stretch_width",
         max_width=1100,
     )
+
+
+class Loader(pn.custom.JSComponent):
+    """Has the browser load a script once what stands on the page has been painted.
+
+    Args:
+        loaded: Called when the script is there.
+    """
+
+    source = param.String(default="", doc="The script's address.")
+    made = param.String(default="", doc="What the script leaves in the window; it is not loaded twice.")
+
+    _esm: ClassVar[str] = """
+export function render({model}) {
+  const told = () => model.send_msg({loaded: true})
+  const load = () => {
+    if (window[model.made]) return told()
+    const script = document.createElement("script")
+    script.src = model.source
+    script.onload = told
+    document.head.append(script)
+  }
+  requestAnimationFrame(() => setTimeout(load, 0))
+  return document.createElement("div")
+}
+"""
+
+    def __init__(self, loaded: Callable[[], None], **params: Any) -> None:
+        super().__init__(width=0, height=0, margin=0, **params)
+        self._told = loaded
+
+    def _handle_msg(self, data: Any) -> None:
+        self._told()
+
+
+def drawn_last(pane: pn.pane.Plotly) -> pn.viewable.Viewable:
+    """A served page's place for a figure, which is put there after all else that was shown with it.
+
+    What draws figures is a program of 4.8 MB, which browsers take longer to begin than all the rest. It is
+    asked for once there is a figure. Where nothing is served the pane stands there from the beginning.
+    """
+    if pn.state.curdoc is None:
+        return pane
+    from panel.models.plotly import PlotlyPlot
+
+    place = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def put() -> None:
+        pn.extension("plotly")  # it is there by now
+        place[:] = [pane]
+
+    def ask(*_: Any) -> None:
+        if not len(place):
+            place.append(Loader(put, source=PlotlyPlot.__javascript__[0], made="Plotly"))
+
+    pane.param.watch(ask, "object")
+    return place
 
 
 def thin(count: int) -> list[int]:

@@ -112,7 +112,8 @@ class _Scan(Follower):
         """The row that counts at each place of the stream, in its order."""
         version = self.version
         if self._sorted[0] != version:
-            order = sorted(self._found.values(), key=lambda row: (row.position, row.offset))
+            found = list(self._found.values())  # a thread may be reading on
+            order = sorted(found, key=lambda row: (row.position, row.offset))
             self._sorted = (version, {row.position: row for row in order})
         return self._sorted[1]
 
@@ -146,13 +147,21 @@ class EpisodeIndex:
             UserError: The run directory is gone.
         """
         scan = self._scan
-        scan.refresh(seconds)
+        self.read(seconds)
         self._rows, self.unreadable, self.whole, self.share = (
             scan.rows(),
             scan.unreadable,
             scan.whole,
             scan.share,
         )
+
+    def read(self, seconds: float = math.inf) -> None:
+        """The reading alone, in any thread: `refresh` has what came of it.
+
+        Raises:
+            UserError: The run directory is gone.
+        """
+        self._scan.refresh(seconds)
 
     @property
     def rows(self) -> list[Row]:

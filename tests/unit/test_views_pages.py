@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import random
@@ -10,8 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -437,48 +434,6 @@ def test_the_pages_are_loaded_before_the_server_answers():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_closed_pages_leave_the_servers_memory(run):
-    """Sessions come and go; none stays, nor what it looked at, nor what it did again and again."""
-    with ThreadPoolExecutor(1) as aside:  # the tests' own thread may have a loop that runs already
-        aside.submit(_visit_and_leave, run).result()
-
-
-def _visit_and_leave(run: Run) -> None:
-    asyncio.set_event_loop(asyncio.new_event_loop())
-    pn = pytest.importorskip("panel")
-    client = pytest.importorskip("bokeh.client")
-    from jitmem_lab.serve import SESSIONS, find_port, served
-
-    short = SESSIONS | {"unused_session_lifetime_milliseconds": 1, "check_unused_sessions_milliseconds": 100}
-    port = find_port("127.0.0.1", 0)
-    pages = {name: served(name, [run.path.parent]) for name in ("bank", "judge", "live")}
-    server = pn.serve(pages, port=port, address="127.0.0.1", start=False, show=False, verbose=False, **short)
-
-    seen: list[int] = []
-
-    def visit() -> None:
-        try:
-            for number in range(12):
-                name = ("bank", "judge", "live")[number % 3]
-                url = f"http://127.0.0.1:{port}/{name}"
-                session = client.pull_session(url=url, arguments={"run": "judged"})
-                seen.append(len(server.get_sessions(f"/{name}")))
-                session.close()
-        finally:
-            server.io_loop.call_later(1.0, server.io_loop.stop)
-
-    visitor = threading.Thread(target=visit)
-    server.start()
-    server.io_loop.call_later(0.1, visitor.start)
-    server.io_loop.start()
-    visitor.join()
-    left = sum(len(server.get_sessions(f"/{name}")) for name in pages)
-    server.stop()
-    assert len(seen) == 12
-    assert min(seen) > 0
-    assert left == 0
 
 
 def test_changes_of_items_are_told_in_words_and_diffs():

@@ -43,21 +43,35 @@ class Tasks(NamedTuple):
 
 
 def play_bank(
-    config: TrainConfig, out: str | Path, *, games: int | None = None, tries: int = 1, **operation: Any
+    config: TrainConfig,
+    out: str | Path,
+    *,
+    games: int | None = None,
+    tries: int = 1,
+    curator: str | None = None,
+    **operation: Any,
 ) -> Run:
     """Play the train split with the frozen executor and no memory, `tries` times each: a training bank.
+
+    With a curator it is played again with its payloads: the staged refresh of the paper (table 5), which
+    rebuilds the bank with the trained curator before training goes on.
 
     Args:
         config: Whose split, executor and way of playing are taken.
         out: The run directory; `TrainConfig.bank` names it afterwards.
         games: Tasks from the start of the training's order; None takes all.
         tries: Tries a task, from which rates of success are known (of use where the executor samples).
+        curator: A trained curator's name, `TrainRun.curator`; None plays without memory.
         operation: As for `evaluate`: concurrency, cache, progress, models.
 
     Raises:
         UserError: `out` holds another run, or there are no data.
     """
-    fixed = {"memory": "none", "order": config.seed, "games": games, "trials": tries}
+    fixed: dict[str, Any] = {"memory": "none", "order": config.seed, "games": games, "trials": tries}
+    if curator is not None:
+        fixed |= {"memory": "jitmem", "curator_model": curator}
+        if config.bank is None and config.bank_size is not None:
+            fixed["warm_start"] = config.bank_size
     evaluation = config.evaluation(**fixed)
     if tries > 1 and games is not None and evaluation.batch_size > games:
         evaluation = config.evaluation(**fixed, batch_size=games)

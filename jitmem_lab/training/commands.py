@@ -179,6 +179,23 @@ def resume_command(run: Path, detach: bool, as_json: bool) -> None:
     emit(as_json, work, facts)
 
 
+@train_group.command("refresh")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of bank and run.")
+@click.option("--games", type=click.IntRange(min=1), help="Train tasks played for the bank; all by default.")
+@click.option("--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Steps.")
+@json_option
+def refresh_command(run: Path, out: Path, games: int | None, steps: int, as_json: bool) -> None:
+    """Rebuild the bank with RUN's trained curator and go on training over it."""
+
+    def work() -> dict[str, Any]:
+        from .refreshing import refresh
+
+        return refresh(run_path(run), out, games=games, steps=steps).summary()
+
+    emit(as_json, work, facts)
+
+
 @click.command("bank")
 @config_option
 @pairs_option

@@ -57,7 +57,7 @@ def train(config: TrainConfig, out: str | Path | None = None, *, progress: bool 
         return run
     with RunLock(path):
         _attempt(config, path, progress)
-    return run
+    return TrainRun(path)
 
 
 def prepare(config: TrainConfig, out: str | Path | None = None) -> Path:

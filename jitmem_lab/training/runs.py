@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UserError
 from ..files import read_lines
 from ..runs import Run, RunLock
+from .presets import is_test_split
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,8 +146,28 @@ class TrainRun:
             raise UserError(f"{self.path} has no chosen checkpoint yet; see its status")
         return f"hf:{self.path / 'curator'}"
 
+    def cautions(self) -> list[str]:
+        """What has to be told with this training's figures."""
+        asked, chosen = self.request, self.chosen() or {}
+        found = [str(words) for words in self.status().get("warnings") or ()]
+        if chosen.get("on_test") or (asked.get("allow_test") and is_test_split(str(asked.get("heldout")))):
+            found.append(
+                f"its checkpoint was chosen on test split {asked.get('heldout')}: figures on it are too good"
+            )
+        if float(asked.get("top_p") or 1.0) < 1:
+            found.append(
+                f"payloads were drawn with top_p={asked['top_p']}, which biases the importance ratio"
+            )
+        if asked.get("preset") in ("pocket", "smol"):
+            found.append("small models: they show that training works, not what it does for large ones")
+        if asked.get("bank") is None:
+            found.append(
+                "its bank holds solutions of the benchmark's own, not what the executor solved itself"
+            )
+        return found
+
     def summary(self) -> dict[str, Any]:
-        """State, step, last rewards, held-out success at the start, at its best and last."""
+        """State, step, last rewards, held-out success at the start, at its best and last, and cautions."""
         status, rows = self.status(), list(self.lines("metrics.jsonl"))
         steps = [row for row in rows if row.get("kind") == "step"]
         held = [row for row in rows if row.get("kind") == "heldout"]
@@ -162,6 +183,7 @@ class TrainRun:
             "heldout_first": held[0]["success_rate"] if held else None,
             "heldout_last": held[-1]["success_rate"] if held else None,
             "chosen": self.chosen(),
+            "cautions": self.cautions(),
         }
 
 

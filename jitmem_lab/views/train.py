@@ -201,7 +201,7 @@ class TrainView(RunView):
         ]
         if status.get("error"):
             parts.append(f"<pre>{escape(status['error'], 2000)}</pre>")
-        parts += [f'<p class="error">{escape(words, 600)}</p>' for words in status.get("warnings") or ()]
+        parts += [f'<p class="error">{escape(words, 600)}</p>' for words in run.cautions()]
         self._standing.object = page("".join(parts))
         self._heading()
 

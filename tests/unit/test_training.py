@@ -217,7 +217,11 @@ def test_an_executor_that_dies_is_named_within_a_minute_and_training_goes_on_lat
 def test_some_or_half_of_the_episodes_may_fail(share: int, curator: Path, tmp_path: Path) -> None:
     def flaky(body: dict[str, Any]) -> Any:
         advice = body["messages"][-1]["content"].partition("Steps to do it:")[2].partition("\n\n")[0]
-        return Say(status=503, text="busy", headers={"retry-after": "0"}) if sum(map(ord, advice)) % share == 0 else follow(body)
+        return (
+            Say(status=503, text="busy", headers={"retry-after": "0"})
+            if sum(map(ord, advice)) % share == 0
+            else follow(body)
+        )
 
     with stub_server(thinking(flaky)) as server:
         run = train(small_config(server.url, curator, steps=3), tmp_path / "run", progress=False)
@@ -319,3 +323,27 @@ def test_a_training_that_is_broken_or_newer_is_told_in_a_sentence(done: TrainRun
     (tmp_path / "train.json").write_text(json.dumps(newer))
     with pytest.raises(UserError, match="newer than"):
         TrainRun(tmp_path)
+
+
+def test_a_refresh_rebuilds_the_bank_with_the_trained_curator(done: TrainRun, tmp_path: Path) -> None:
+    from jitmem_lab.training.refreshing import refresh
+
+    second = refresh(done, tmp_path / "second", games=24, steps=2, progress=False)
+    assert second.request["curator"] == done.curator
+    assert second.settings["bank"]["source"] == "runs"
+    assert second.status()["state"] == "completed"
+    played = {t["task_id"] for prompt in second.prompts() for t in prompt["recall"]["traces"]}
+    assert played
+    with pytest.raises(UserError, match="a folder of its own"):
+        refresh(done, done.path)
+
+
+def test_what_must_be_told_with_a_training(done: TrainRun, tmp_path: Path) -> None:
+    assert any("small models" in words for words in done.cautions())
+    assert not any("test split" in words for words in done.cautions())
+    about = json.loads((done.path / "train.json").read_text())
+    about["request"] |= {"heldout": "valid_seen", "allow_test": True, "top_p": 0.9}
+    (tmp_path / "train.json").write_text(json.dumps(about))
+    told = " ".join(TrainRun(tmp_path).cautions())
+    assert "chosen on test split valid_seen" in told
+    assert "top_p=0.9" in told

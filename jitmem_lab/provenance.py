@@ -77,4 +77,5 @@ def provenance() -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": platform.machine(),
         "cpus": os.cpu_count(),
+        "kernel": os.environ.get("JITMEM_KERNEL"),  # set by kernels that `jitmem kernels add` made
     }

@@ -31,7 +31,9 @@ from .test_runner import gone, make, texts, wait_for
 pytestmark = pytest.mark.notebooks
 
 TOKEN = "sesame-4711"
-SHOW = "import os, sys\nprint(k, os.environ.get('JITMEM_KERNEL'), os.environ.get('FLAVOUR'), os.getcwd())"
+SHOW = """import os
+from jitmem_lab.provenance import provenance
+print(k, provenance()["kernel"], os.environ.get("FLAVOUR"), os.getcwd())"""
 SLOW = "import os, time\nopen({pid!r}, 'w').write(str(os.getpid()))\ntime.sleep(300)"
 ENDS_WITHIN = 25.0  # seconds from a death to the run's end; a gateway looks after its kernels every 3
 

@@ -70,7 +70,8 @@ def test_what_differs_and_how_they_went(runs, address, visit):
         row = page.locator(".grid").first.locator("tr", has_text=f"{name} · buttons")
         assert row.locator("td").nth(3).inner_text() == str(won)
     page.locator(".plotly svg", has_text="success so far").first.wait_for()
-    assert page.locator(".plotly .legendtext").all_text_contents() == ["none", "jitmem"]
+    legend = page.locator(".plotly .legendtext").all_text_contents()
+    assert legend == ["none", "jitmem (dots: the same as none)"]
     curator = page.locator(".tokens tr", has_text="curator")
     assert re.match(r"[\d,]+ \+ [\d,]+", curator.locator("td").last.inner_text())
     name = page.locator(".grid").last.locator("tr", has_text="memory.curator")

@@ -154,13 +154,13 @@ class TrainingBank:
     Args:
         config: The training.
         bench: Its benchmark, loaded with the train split.
-        folder: Where `bank.sqlite` lies.
+        folder: Where `bank.sqlite` lies; None keeps it in memory.
 
     Raises:
         UserError: `config.bank` is no train run, or too small.
     """
 
-    def __init__(self, config: TrainConfig, bench: Benchmark, folder: Path) -> None:
+    def __init__(self, config: TrainConfig, bench: Benchmark, folder: Path | None) -> None:
         self.config = config
         self._evaluation = config.evaluation(memory="raw", max_trace_tokens=config.max_prompt)
         self._bench = bench

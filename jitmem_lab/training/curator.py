@@ -58,7 +58,7 @@ def load_curator(config: TrainConfig) -> tuple[Any, Any]:
 
 def saved(trainer: Any, tokenizer: Any, folder: Path) -> None:
     """Save the model as it stands so that `hf:FOLDER` loads it (of LoRA, the adapter and its base's name)."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     trainer.save_model(str(folder))
     tokenizer.save_pretrained(folder)
     (folder / "training_args.bin").unlink(missing_ok=True)

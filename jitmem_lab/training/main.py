@@ -32,6 +32,7 @@ from ..records import to_json
 from ..runs import RunLock, diff_settings
 from .bank import TrainingBank
 from .config import FROM_TRAIN, TrainConfig
+from .ranks import rank, wait_for_all, world
 from .runs import CONFIG, SCHEMA, TrainRun, is_training
 
 OPERATIONAL = ("concurrency", "timeout", "keep", "micro_batch")
@@ -51,6 +52,14 @@ def train(config: TrainConfig, out: str | Path | None = None, *, progress: bool 
         InfrastructureError: Nothing could be played; checkpoints are kept and the same call goes on.
         KeyboardInterrupt: The user stopped it; the same call goes on from the last checkpoint.
     """
+    if world() > 1 and config.heldout is not None:
+        raise UserError(
+            "held-out tasks are played by one process: train with heldout=None here, and evaluate afterwards"
+        )
+    if rank() > 0:  # the first process prepares the folder and holds its lock
+        path = config.folder() if out is None else Path(out)
+        _train(config, path, False, threading.Event())
+        return TrainRun(path)
     path = prepare(config, out)
     run = TrainRun(path)
     if run.status().get("state") == "completed":
@@ -108,19 +117,18 @@ def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
     }
     write_json(path / "status.json", status | {"phase": "loading"})
     stop = _stopped_by_signal(path)
-    with contextlib.ExitStack() as stack:
-        try:
-            _need_packages()
-            watch = _train(config, path, progress, stack, stop)
-            state = "completed" if watch.status["step"] == config.steps else "stopped"
-            watch.write(state=state, phase=None, eta_seconds=None)
-        except BaseException as error:
-            asked = isinstance(error, KeyboardInterrupt)
-            there = TrainRun(path).status()
-            cause = None if asked else f"{type(error).__name__}: {error}"
-            state = "interrupted" if asked else "failed"
-            write_json(path / "status.json", there | {"state": state, "error": cause, "phase": None})
-            raise
+    try:
+        _need_packages()
+        watch = _train(config, path, progress, stop)
+        state = "completed" if watch.status["step"] == config.steps else "stopped"
+        watch.write(state=state, phase=None, eta_seconds=None)
+    except BaseException as error:
+        asked = isinstance(error, KeyboardInterrupt)
+        there = TrainRun(path).status()
+        cause = None if asked else f"{type(error).__name__}: {error}"
+        state = "interrupted" if asked else "failed"
+        write_json(path / "status.json", there | {"state": state, "error": cause, "phase": None})
+        raise
 
 
 def _stopped_by_signal(path: Path) -> threading.Event:
@@ -136,7 +144,13 @@ def _stopped_by_signal(path: Path) -> threading.Event:
     return stop
 
 
-def _train(
+def _train(config: TrainConfig, path: Path, progress: bool, stop: threading.Event) -> Any:
+    """The training itself, in each of its processes; gives its watch."""
+    with contextlib.ExitStack() as stack:
+        return _trained(config, path, progress, stack, stop)
+
+
+def _trained(
     config: TrainConfig, path: Path, progress: bool, stack: contextlib.ExitStack, stop: threading.Event
 ) -> Any:
     from .curator import load_curator, saved
@@ -147,7 +161,8 @@ def _train(
 
     evaluation = config.evaluation()
     bench = stack.enter_context(contextlib.closing(make_benchmark(evaluation, _no_user)))
-    bank = stack.enter_context(contextlib.closing(TrainingBank(config, bench, path)))
+    first = rank() == 0
+    bank = stack.enter_context(contextlib.closing(TrainingBank(config, bench, path if first else None)))
     executor_model = load_model(
         config.executor, concurrency=config.concurrency, timeout=config.timeout, **_patience(config.executor)
     )
@@ -158,8 +173,9 @@ def _train(
     curator = make_curator(evaluation, live)
     prompts = make_prompts(bank.tasks.trained, bank, curator)
     check_lengths(prompts, live, config.max_prompt)
-    _record(config, path, bench, bank, executor, curator)
-    write_prompts(prompts, path / "prompts.jsonl")
+    if first:
+        _record(config, path, bench, bank, executor, curator)
+        write_prompts(prompts, path / "prompts.jsonl")
     ends = stop_tokens(tokenizer, curator.sampling.stop)
     _end_at(model, ends)
 
@@ -195,8 +211,12 @@ def _train(
     reward = EpisodeReward(player, curator, prompts, config.group, config.scale_rewards, watch.record)
     checkpoints = path / "checkpoints"
     trainer = make_trainer(config, model, tokenizer, rows, reward, checkpoints, [watch])
-    last = last_checkpoint(checkpoints)
-    watch.go_on_from(0 if last is None else int(last.name.rpartition("-")[2]) // config.updates)
+    wait_for_all()
+    last = last_checkpoint(checkpoints, remove=first)
+    wait_for_all()
+    if first:
+        watch.go_on_from(0 if last is None else int(last.name.rpartition("-")[2]) // config.updates)
+    wait_for_all()
     try:
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
     finally:
@@ -204,8 +224,8 @@ def _train(
     return watch
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint; torn ones, as a kill leaves them, are removed."""
+def last_checkpoint(folder: Path, remove: bool = True) -> Path | None:
+    """The newest whole checkpoint; torn ones, as a kill leaves them, are passed over and removed."""
     found = sorted(folder.glob("checkpoint-*"), key=lambda one: int(one.name.rpartition("-")[2]))
     while found:
         newest = found.pop()
@@ -213,7 +233,8 @@ def last_checkpoint(folder: Path) -> Path | None:
             json.loads((newest / "trainer_state.json").read_text(encoding="utf-8"))
             return newest
         except (OSError, ValueError):
-            shutil.rmtree(newest, ignore_errors=True)
+            if remove:
+                shutil.rmtree(newest, ignore_errors=True)
     return None
 
 

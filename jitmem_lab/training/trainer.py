@@ -52,6 +52,11 @@ def grpo_arguments(config: TrainConfig, folder: Path, world: int = 1, cuda: bool
             f"{config.batch // config.updates} payloads an update can't be shared out among {world} "
             f"processes with {config.micro_batch} a pass"
         )
+    if world > 1 and (config.batch // world) % config.group:
+        raise ValueError(
+            f"{config.prompts} groups can't be shared out among {world} processes without breaking some; "
+            "take a multiple of them"
+        )
     vllm: dict[str, Any] = {}
     if config.vllm != "off":
         vllm = {

@@ -19,6 +19,7 @@ from ..files import append_line, drop_torn_line, read_lines, write_atomic, write
 from ..records import to_json
 from .config import TrainConfig
 from .presets import is_test_split
+from .ranks import any_of, rank, wait_for_all, world
 from .reward import Prompt, Rollout, zero_variance_share
 from .trainer import renamed
 
@@ -31,6 +32,8 @@ OLD = ".curator-old"
 
 class Watch(TrainerCallback):
     """Writes what happens, evaluates on held-out tasks, keeps the best checkpoint, stops when asked.
+
+    Of several processes the first writes; each keeps the payloads that it played itself.
 
     Args:
         config: The training.
@@ -59,6 +62,7 @@ class Watch(TrainerCallback):
         self.save = save
         self.show = show
         self.stop = stop
+        self.writes = rank() == 0
         self.begun = time.time()
         self.first: int | None = None
         self.status: dict[str, Any] = {
@@ -74,8 +78,6 @@ class Watch(TrainerCallback):
         self._batch: dict[str, Any] = {}
         self._play = 0.0
         self._idle = 0
-        self._heldout = 0.0
-        self._written = 0.0
         self._bar: Any = None
 
     def go_on_from(self, step: int) -> None:
@@ -107,12 +109,13 @@ class Watch(TrainerCallback):
     def record(self, update: int, rollouts: list[Rollout], seconds: float) -> None:
         """Write a batch of payloads with what came of them."""
         step = update // self.config.updates + 1
+        before = rank() * len(rollouts) // self.config.group
         for number, one in enumerate(rollouts):
             task = self.prompts[one.prompt].task
             trajectory = one.played.trajectory
             line = {
                 "step": step,
-                "group": number // self.config.group,
+                "group": before + number // self.config.group,
                 "prompt": one.prompt,
                 "task_id": task.task_id,
                 "task_type": task.task_type,
@@ -150,7 +153,7 @@ class Watch(TrainerCallback):
         """Evaluate before the first step."""
         self.first = state.global_step // self.config.updates
         self.write(step=self.first)
-        if self.show:
+        if self.show and self.writes:
             from tqdm import tqdm
 
             interval = 0.5 if sys.stderr.isatty() else 30
@@ -161,7 +164,7 @@ class Watch(TrainerCallback):
                 file=sys.stderr,
                 mininterval=interval,
             )
-        if self.stop.is_set():
+        if any_of(self.stop.is_set()):
             control.should_training_stop = True
         elif self.first == 0:
             self._evaluate(0)
@@ -174,7 +177,7 @@ class Watch(TrainerCallback):
         every = self.config.heldout_every
         if step == self.config.steps or (every and step % every == 0):
             self._evaluate(step)
-        if self.stop.is_set():
+        if any_of(self.stop.is_set()):
             control.should_save = True
             control.should_training_stop = True
 
@@ -182,7 +185,7 @@ class Watch(TrainerCallback):
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
     ) -> None:
         """Write the line of a step."""
-        if not logs or "loss" not in logs:
+        if not logs or "loss" not in logs or not self.writes:
             return
         step = state.global_step // self.config.updates
         theirs = renamed(logs)
@@ -198,6 +201,9 @@ class Watch(TrainerCallback):
             "seconds_play": round(self._play, 3),
             "seconds_update": round(max(whole - generate - self._play, 0.0), 3),
         }
+        if world() > 1:  # what was played here is a part of the batch only; TRL has gathered these
+            line |= {"reward": logs.get("reward"), "zero_variance_share": logs.get("frac_reward_zero_std")}
+            self._batch |= {name: line[name] for name in ("reward", "zero_variance_share")}
         self._play = 0.0
         append_line(self.path / "metrics.jsonl", to_json(line))
         self._warn(step)
@@ -244,9 +250,14 @@ class Watch(TrainerCallback):
     def _keep(self, step: int, rate: float | None) -> None:
         """Make the model as it stands the chosen one; the one before stays until there is a checkpoint."""
         made, old = self.path / ".curator-new", self.path / OLD
-        for folder in (made, old):
-            shutil.rmtree(folder, ignore_errors=True)
+        if self.writes:
+            for folder in (made, old):
+                shutil.rmtree(folder, ignore_errors=True)
+        wait_for_all()
         self.save(made)
+        wait_for_all()
+        if not self.writes:
+            return
         split = self.config.heldout
         chosen = {"step": step, "success_rate": rate, "split": split}
         write_json(made / "chosen.json", chosen | {"on_test": bool(split and is_test_split(split))})
@@ -257,10 +268,13 @@ class Watch(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Drop what training can no longer go back to."""
-        shutil.rmtree(self.path / OLD, ignore_errors=True)
+        if self.writes:
+            shutil.rmtree(self.path / OLD, ignore_errors=True)
 
     def write(self, **changes: Any) -> None:
         """Write `status.json`."""
+        if not self.writes:
+            return
         if self.stop.is_set():
             changes.setdefault("state", "stopping")
         self.status |= changes | {"updated": time.time()}

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -159,6 +160,22 @@ def test_a_job_is_found_again_stopped_and_resumed(server: StubServer, curator: P
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(again.status()["pid"]), signal.SIGKILL)
+
+
+def test_two_processes_share_a_batch(server: StubServer, curator: Path, tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone"]
+    config = small_config(server.url, curator, steps=2, micro_batch=4)
+    run = launch(config, tmp_path / "run", launcher=launcher).watch()
+    assert run.status()["state"] == "completed"
+    rollouts = run.rollouts()
+    assert len(rollouts) == 2 * 8
+    for step in (1, 2):
+        tasks = [{r["task_id"] for r in rollouts if (r["step"], r["group"]) == (step, g)} for g in (0, 1)]
+        assert [len(one) for one in tasks] == [1, 1]
+        assert tasks[0] != tasks[1]
+        rewards = [r["reward"] for r in rollouts if r["step"] == step]
+        assert run.metrics()["reward"][step - 1] == pytest.approx(sum(rewards) / 8)
+    assert run.chosen()["step"] == 2  # type: ignore[index]
 
 
 def test_a_job_that_cannot_begin_says_why(curator: Path, tmp_path: Path) -> None:

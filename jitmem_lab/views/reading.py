@@ -233,7 +233,7 @@ class _Verdicts:
     def _read(self) -> Iterable[tuple[str, Verdict]]:
         with self.file.open("rb", buffering=BUFFER) as file:
             for line in file:
-                if b'"verdict"' in line and line.endswith(b"\n"):
+                if b'"verdict": {' in line and line.endswith(b"\n"):
                     with contextlib.suppress(ValueError, KeyError, TypeError):
                         write = json.loads(line)
                         if write["verdict"] is not None:

@@ -82,13 +82,19 @@ class TaskTable:
         self.pane.param.update(selection=[] if place is None else [place], **changes)
 
 
+def _cell(text: str, limit: int) -> str:
+    """What `clean_text` gives, for most texts at once: there are as many as the run has episodes."""
+    plain = len(text) <= limit and text.isascii() and text.isprintable()
+    return text if plain else clean_text(text, limit)
+
+
 def _frame(rows: list[Row]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "position": pd.Series([row.position for row in rows], dtype="int64"),
             "outcome": pd.Series([row.outcome for row in rows], dtype="object"),
-            "type": pd.Series([clean_text(row.task_type, 80) for row in rows], dtype="object"),
-            "task": pd.Series([clean_text(row.description, 200) for row in rows], dtype="object"),
+            "type": pd.Series([_cell(row.task_type, 80) for row in rows], dtype="object"),
+            "task": pd.Series([_cell(row.description, 200) for row in rows], dtype="object"),
             "reward": pd.Series([row.reward for row in rows], dtype="float64"),
             "steps": pd.Series([row.steps for row in rows], dtype="int64"),
             "tokens": pd.Series([row.prompt_tokens + row.completion_tokens for row in rows], dtype="int64"),

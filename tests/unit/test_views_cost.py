@@ -18,11 +18,13 @@ pytest.importorskip("panel")
 
 from jitmem_lab import serve
 from jitmem_lab.bench.made_runs import make_run
+from jitmem_lab.render import clean_text
 from jitmem_lab.statistics import difference_interval, learning_curve, paired
 from jitmem_lab.views import aside, comparing, gathering, plots
 from jitmem_lab.views.beside import work_out
 from jitmem_lab.views.comparing import Reading, read_side
 from jitmem_lab.views.gathering import Gathering
+from jitmem_lab.views.task_table import _cell
 
 pytestmark = pytest.mark.unit
 
@@ -203,3 +205,8 @@ def test_memory_goes_back_once_pages_were_closed(monkeypatch):
 
     with ThreadPoolExecutor(1) as other:
         other.submit(asyncio.run, leave()).result()
+
+
+def test_cells_of_a_long_table_are_those_of_cleaned_texts():
+    texts = ["", " a  b ", "x" * 200, "x" * 201, "<b>&", "\x1b[31mred", "é\u202e", *map(chr, range(300))]
+    assert [_cell(text, 200) for text in texts] == [clean_text(text, 200) for text in texts]

@@ -44,7 +44,7 @@ def test_the_demos_last_line_opens_the_first_payload_without_a_click(played, vis
         stdout=subprocess.DEVNULL,
     )
     try:
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 180
         while not (opened.exists() and opened.read_text()) and time.monotonic() < limit:
             time.sleep(0.1)
         page = visit().page

@@ -134,6 +134,43 @@ def _docs(model: type) -> dict[str, str]:
     return found
 
 
+@train_group.command("recipes")
+@click.argument("name", required=False)
+@json_option
+def recipes_command(name: str | None, as_json: bool) -> None:
+    """List the recipes for GPUs, or show one: commands, memory and hours by arithmetic."""
+
+    def work() -> dict[str, Any]:
+        from .recipes import FOLDER, load_recipe, recipe_names
+
+        if name is None:
+            found = [load_recipe(one) for one in recipe_names()]
+            return {"rows": [{"recipe": one.name, "machine": one.machine["about"]} for one in found]}
+        from ..models.serving import command_line
+        from .recipes import hours, memory
+
+        recipe = load_recipe(name)
+        return {
+            "file": str(FOLDER / f"{name}.toml"),
+            "serve": " ".join(command_line(recipe.serving, ["vllm"])),
+            "memory": [line._asdict() for line in memory(recipe)],
+            "hours": [line._asdict() for line in hours(recipe)],
+        }
+
+    def show(result: dict[str, Any]) -> str:
+        if "rows" in result:
+            return table(result["rows"], "none")
+        parts = [f"recipe: {result['file']}", f"executor: {result['serve']}"]
+        for title, unit in (("memory", "GB"), ("hours", "h")):
+            rows = [
+                {"": line["what"], unit: f"{line['value']:.1f}", "how": line["how"]} for line in result[title]
+            ]
+            parts += ["", f"{title} (estimated by arithmetic, not measured):", table(rows, "none", limit=120)]
+        return "\n".join(parts)
+
+    emit(as_json, work, show)
+
+
 @train_group.command("status")
 @click.argument("run", type=click.Path(path_type=Path))
 @json_option

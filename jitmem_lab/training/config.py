@@ -137,6 +137,8 @@ class TrainConfig(BaseModel):
         if preset not in PRESETS:
             raise UserError(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
         values = PRESETS[preset] | parameters
+        if values.get("heldout") in ("none", "None"):  # a file of parameters has no other way to say it
+            values["heldout"] = None
         if values.get("split") is None:
             values["split"] = _train_split(str(values.get("benchmark", "alfworld")))
         try:

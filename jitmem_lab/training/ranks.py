@@ -1,4 +1,4 @@
-"""Several processes that train together, as `accelerate launch` starts them: who writes, what all agree on."""
+"""Several processes that train together, as `accelerate launch` starts them: who writes, what all agree."""
 
 from __future__ import annotations
 

@@ -28,11 +28,12 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from ..errors import InfrastructureError, JitmemError
 from .frames import PROTOCOL, pack, unpack
 from .gateway import START_SECONDS, Gateway
+from .ports import PORTS, rewrite
 from .specs import MARK
 
 _ROUTED = ("shell", "control", "stdin")
 _SOCKETS = {**dict.fromkeys(_ROUTED, zmq.ROUTER), "iopub": zmq.PUB, "hb": zmq.ROUTER}
-_PING_SECONDS = 20.0
+_PING_SECONDS = 120.0  # a busy gateway may be late; one that is gone closes the connection
 _WAITING = 10_000  # requests whose askers are remembered
 _LARGEST = 1 << 30  # bytes of one message; tornado's own limit of 10 MiB would end a notebook with a figure
 
@@ -57,7 +58,7 @@ class Bridge:
         for channel, kind in _SOCKETS.items():
             socket = self.context.socket(kind)
             socket.linger, socket.sndhwm = 1000, 0
-            socket.bind(_address(info, channel))
+            info[f"{channel}_port"] = _bind(socket, info, info[f"{channel}_port"])
             self.sockets[channel] = socket
 
     async def run(self) -> str:
@@ -214,14 +215,20 @@ class Bridge:
         self._finish("")
 
 
-def _address(info: dict[str, Any], channel: str) -> str:
-    port = info[f"{channel}_port"]
-    return f"tcp://{info['ip']}:{port}" if info["transport"] == "tcp" else f"ipc://{info['ip']}-{port}"
+def _bind(socket: zmq.asyncio.Socket, info: dict[str, Any], port: int) -> int:
+    """Listen on a port, 0 for a free one, and give it."""
+    if info["transport"] == "tcp" and not port:
+        return int(socket.bind_to_random_port(f"tcp://{info['ip']}"))
+    socket.bind(f"tcp://{info['ip']}:{port}" if info["transport"] == "tcp" else f"ipc://{info['ip']}-{port}")
+    return port
 
 
 async def _run(options: argparse.Namespace) -> str:
-    info = json.loads(Path(options.connection_file).read_text(encoding="utf-8"))
-    return await Bridge(info, Gateway(options.url, options.token_env), options.kernel).run()
+    path = Path(options.connection_file)
+    info = json.loads(path.read_text(encoding="utf-8"))
+    bridge = Bridge(info, Gateway(options.url, options.token_env), options.kernel)
+    rewrite(path, {name: info[name] for name in PORTS})
+    return await bridge.run()
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -11,15 +11,17 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from jupyter_client.connect import KernelConnectionInfo
-from jupyter_client.provisioning import LocalProvisioner
 from traitlets import Unicode
 
 from ..errors import InfrastructureError, UserError
+from .ports import PickedPorts
 from .specs import MARK, write_spec
 
 START_SECONDS = 120.0
 """How long a gateway may take to start a kernel."""
-CALL_SECONDS = 15.0
+CONNECT_SECONDS = 15.0
+"""How long it may take to be reached."""
+CALL_SECONDS = 60.0
 """How long it may take to answer anything else."""
 
 
@@ -58,7 +60,7 @@ class Gateway(NamedTuple):
                     body=None if body is None else json.dumps(body),
                     allow_nonstandard_methods=True,
                     follow_redirects=False,  # the token is meant for this address alone
-                    connect_timeout=CALL_SECONDS,
+                    connect_timeout=CONNECT_SECONDS,
                     request_timeout=seconds,
                 )
             )
@@ -112,7 +114,7 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-class GatewayProvisioner(LocalProvisioner):
+class GatewayProvisioner(PickedPorts):
     """Starts a kernel on a gateway, and here a bridge that Jupyter clients talk to as if it were the kernel.
 
     jupyter_server's own gateway client sends no token on the websocket, and papermill has none at all.

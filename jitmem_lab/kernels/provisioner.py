@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jupyter_client.provisioning import LocalProvisioner
 from traitlets import Unicode
 
 from ..errors import UserError
+from .ports import PickedPorts
 from .specs import MARK, write_spec
 
 
-class NamedProvisioner(LocalProvisioner):
+class NamedProvisioner(PickedPorts):
     """Starts the kernelspec's command as Jupyter does, in its own folder and marked with its name."""
 
     label = Unicode(help="The kernel's name, put into the variable JITMEM_KERNEL.")

@@ -214,6 +214,28 @@ def test_plain_papermill_needs_the_name_alone(jupyter: Path, tmp_path: Path) -> 
     assert papermill(tmp_path, "gpu", k=9) == [f"9 gpu sour {jupyter / 'work'}\n"]
 
 
+def test_a_kernel_picks_its_ports_and_keeps_them_when_it_is_started_again(jupyter: Path) -> None:
+    from jupyter_client.manager import KernelManager
+
+    manager = KernelManager(kernel_name="gpu")
+    manager.start_kernel()
+    try:
+        ports = manager.ports
+        written = json.loads(Path(manager.connection_file).read_text())
+        assert sorted(ports) == sorted(
+            written[f"{name}_port"] for name in ("shell", "stdin", "iopub", "hb", "control")
+        )
+        assert all(ports)
+        manager.restart_kernel(now=True)
+        assert manager.ports == ports
+        client = manager.client()
+        client.start_channels()
+        client.wait_for_ready(60)
+        client.stop_channels()
+    finally:
+        manager.shutdown_kernel(now=True)
+
+
 def test_a_killed_local_kernel_is_a_killed_run(jupyter: Path, tmp_path: Path) -> None:
     process, pid = start(tmp_path, "gpu")
     os.kill(pid, signal.SIGKILL)

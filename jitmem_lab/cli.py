@@ -20,6 +20,7 @@ from .serving_commands import serve_model_command
 from .sweep_commands import sweep_command
 from .terminal import EXIT_CODES, Seconds, emit, exit_code, facts, json_option, run_path, table
 from .training.commands import bank_command, train_group
+from .training.pocket_commands import pocket_group
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -270,6 +271,7 @@ for _command in (
     check_group,
     bank_command,
     train_group,
+    pocket_group,
 ):
     cli.add_command(_command)
 

@@ -72,7 +72,20 @@ SMALL: dict[str, Any] = PAPER | {
 curate by continuing a list, and start from a bank of demonstrations of the train split, since alone they
 win too few games to fill one. The gate is the environment: such a model is no judge."""
 
-PRESETS: dict[str, dict[str, Any]] = {"paper": PAPER, "authors-code": AUTHORS_CODE, "small": SMALL}
+POCKET: dict[str, Any] = SMALL | {
+    "model": "pocket",
+    "curator_model": "pocket:curator",
+    "curator_max_tokens": 100,
+    "warm_start": 300,
+}
+"""For the shipped miniature, fitted on ALFWorld only: as `small`, with a bank of 300 demonstrations."""
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": PAPER,
+    "authors-code": AUTHORS_CODE,
+    "small": SMALL,
+    "pocket": POCKET,
+}
 """Presets by name."""
 
 _PAPER: dict[str, dict[str, Any]] = {
@@ -88,6 +101,7 @@ BY_BENCHMARK: dict[str, dict[str, dict[str, Any]]] = {
         "webshop": {"max_steps": 15},
         "tau2": {"batch_size": 5, "max_steps": 20},
     },
+    "pocket": {"alfworld": {"max_steps": 15}},
 }
 """What a preset sets otherwise on one benchmark; a limit of turns that is None is the benchmark's own.
 Published: 30 turns in ALFWorld and WebShop, 200 and batches of 5 in τ², no thinking in WebShop. τ²'s executor
@@ -97,16 +111,17 @@ calls tools and sees the whole conversation, as its official agent does."""
 def preset_values(name: str, benchmark: str, memory: str = "none") -> dict[str, Any]:
     """The values of a preset on a benchmark, with a memory system.
 
-    With `small`, a system's variant for small models is taken where it has one; one that asks a model about
-    each demonstration gets 10 of them, since a small model takes ten seconds or more for each. MemP and
-    Reflexion are published with the environment's own word for success.
+    With `small` and `pocket`, a system's variant for small models is taken where it has one; one that asks a
+    model about each demonstration gets 10 of them, since a small model takes ten seconds or more for each.
+    MemP and Reflexion are published with the environment's own word for success.
     """
     from .memories import parameters, variants
 
     own: dict[str, Any] = {}
-    if name == "small" and "small" in variants(memory):
+    small = name in ("small", "pocket")
+    if small and "small" in variants(memory):
         own["variant"] = "small"
-    if name == "small" and "model" in parameters(memory):
+    if small and "model" in parameters(memory):
         own["warm_start"] = 10
     if memory in ("memp", "reflexion"):  # published so; the others' writer is told what a judge says
         own["gate"] = "environment"

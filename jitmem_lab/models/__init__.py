@@ -14,6 +14,7 @@ __all__ = ["FORMS", "ChatModel", "Choice", "Reply", "check_spec", "load_model"]
 
 FORMS = (
     "smol (the embedded SmolLM2-135M-Instruct)",
+    "pocket, pocket:curator (the miniature: an executor and a curator for ALFWorld)",
     "openai:BASE_URL#MODEL (any OpenAI-compatible server)",
     "hf:PATH_OR_ID (transformers in process)",
     "replay:RUN_DIRECTORY (answers from an earlier run)",
@@ -54,6 +55,13 @@ def load_model(
         fixed = {"name": "smol", "about": about, "max_batch": concurrency, "dtype": "float32"}
         settings = _known(HfModel, {**fixed, **options})
         model = HfModel(str(smol.ensure()), **settings)
+    elif kind == "pocket":
+        from . import pocket
+        from .hf import HfModel
+
+        place = pocket.folder(rest)
+        fixed = {"name": spec.strip(), "about": pocket.about(rest), "max_batch": concurrency}
+        model = HfModel(str(place), **_known(HfModel, {**fixed, "dtype": "float32", **options}))
     elif kind == "hf":
         from .hf import HfModel
 
@@ -85,6 +93,11 @@ def check_spec(spec: str) -> tuple[str, str]:
         UserError: It has none of `FORMS`.
     """
     kind, _, rest = spec.strip().partition(":")
+    if kind == "pocket":
+        from .pocket import folder
+
+        folder(rest)
+        return kind, rest
     if (kind == "smol" and not rest) or (kind in ("openai", "hf", "replay") and rest):
         return kind, rest
     raise UserError(f"unknown model {_hide(spec)!r}; use one of: {'; '.join(FORMS)}")

@@ -1,0 +1,247 @@
+"""Fitting the pocket models from nothing: two small transformers, on train games' walkthroughs only."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ..benchmarks import load_benchmark
+from ..data import alfworld_splits, find
+from ..errors import UserError
+from .experts import TRAIN_SPLITS, Expert, Experts
+from .lessons import Lesson, block, curator_lesson, executor_lesson
+from .vocabulary import make_tokenizer
+
+Role = Literal["executor", "curator"]
+CONTEXT = 1024
+"""Tokens of context of both models."""
+GIVEN_WEIGHT = 0.2
+"""Weight of what is given in a lesson, beside 1 for what is to be written: reading it teaches as well."""
+_SORTED = 16
+"""Batches that are drawn together and sorted by length, so that little is padded."""
+
+
+class Fit(NamedTuple):
+    """How one of the two is made."""
+
+    role: Role
+    """Which."""
+    hidden: int
+    """Width."""
+    layers: int
+    """Layers."""
+    heads: int
+    """Heads of attention."""
+    inner: int
+    """Width of the feed-forward part."""
+    steps: int
+    """Steps of fitting."""
+    batch: int
+    """Lessons a step."""
+    learning_rate: float
+    """Highest rate, after 50 steps; it falls to a twentieth along a cosine."""
+
+
+FITS = {
+    "executor": Fit("executor", 64, 3, 4, 160, 2500, 10, 4e-3),
+    "curator": Fit("curator", 64, 3, 4, 160, 800, 10, 4e-3),
+}
+"""Measured, see the model card. The curator is stopped early: it is to have something to learn."""
+
+
+def fit_pocket(
+    out: Path,
+    *,
+    split: str | None = None,
+    seed: int = 0,
+    steps: int | None = None,
+    threads: int = 0,
+    on_step: Callable[[str, int, int, float], None] | None = None,
+) -> dict[str, Any]:
+    """Fit both models into `out/executor` and `out/curator`, with `fit.json` that says how.
+
+    Args:
+        out: The folder; made if missing.
+        split: A train split; None takes `train` where there are data, else `generated_train`.
+        seed: Root of every random choice.
+        steps: Steps of each; None takes those of `FITS`.
+        threads: Threads of the computation; 0 leaves the library's choice.
+        on_step: Told of each step: role, step, steps, loss.
+
+    Returns:
+        What was done, by role.
+
+    Raises:
+        UserError: The split is none to fit on, or `out` can't be written.
+    """
+    import torch
+
+    experts = experts_of(
+        split or ("train" if "train" in alfworld_splits(find("alfworld")) else "generated_train")
+    )
+    if threads:
+        torch.set_num_threads(threads)
+    done: dict[str, Any] = {"split": experts.split, "seed": seed}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for role, plan in FITS.items():
+            plan = plan._replace(steps=steps or plan.steps)
+
+            def tell(step: int, loss: float, plan: Fit = plan) -> None:
+                if on_step is not None:
+                    on_step(plan.role, step, plan.steps, loss)
+
+            done[role] = fit(plan, experts, out / role, seed=seed, on_step=tell)
+        (out / "fit.json").write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}; give another folder") from None
+    return done
+
+
+def experts_of(split: str) -> Experts:
+    """The expert episodes of ALFWorld's train split.
+
+    Raises:
+        UserError: Another split (valid games are never fitted on), or its data are missing.
+    """
+    if split not in TRAIN_SPLITS:
+        raise UserError(
+            f"pocket models are fitted on {' or '.join(TRAIN_SPLITS)} only, not on {split!r}: other splits "
+            "are there to test them"
+        )
+    bench: Any = load_benchmark("alfworld", split=split)
+    try:
+        return Experts(
+            [
+                Expert(task.task_id, task.description, str(task.meta["scene"]), tuple(bench.oracle(task)))
+                for task in bench.tasks()
+            ],
+            names=_names(bench),
+            split=split,
+        )
+    finally:
+        bench.close()
+
+
+def _names(bench: Any) -> list[str]:
+    """Every kind of thing and place that the games' rules know, so that no game has words without a token."""
+    problem = bench.game(bench.tasks(limit=1)[0]).problem
+    return sorted({name.lower() for name in re.findall(r"([A-Za-z]+)Type - [or]type", problem)})
+
+
+def fit(
+    plan: Fit,
+    experts: Experts,
+    out: Path,
+    *,
+    seed: int = 0,
+    on_step: Callable[[int, float], None] | None = None,
+) -> dict[str, Any]:
+    """Fit one model and write it to the folder `out`, as `save_pretrained` does, in float16.
+
+    Args:
+        plan: What to make.
+        experts: What to learn from.
+        out: A folder; made if missing.
+        seed: Root of every random choice. On one machine, with as many threads, it gives the same weights.
+        on_step: Told of each step and its loss (mean nats a token of what is to be written).
+
+    Returns:
+        What was done: steps, seconds, loss, parameters.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    texts = [block(one.goal, one.actions) + "\n\nTask:" for one in experts.episodes]
+    tokenizer = make_tokenizer([*texts, "(none)"], experts.names)
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=plan.hidden,
+            intermediate_size=plan.inner,
+            num_hidden_layers=plan.layers,
+            num_attention_heads=plan.heads,
+            num_key_value_heads=plan.heads,
+            max_position_embeddings=CONTEXT,
+            tie_word_embeddings=True,
+            initializer_range=0.05,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+    )
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=plan.learning_rate, betas=(0.9, 0.98), weight_decay=0.05
+    )
+    began, seen = time.monotonic(), 0.0
+    for step, batch in zip(range(plan.steps), _batches(plan, experts, tokenizer, seed), strict=False):
+        for group in optimizer.param_groups:
+            group["lr"] = plan.learning_rate * _rate(step, plan.steps)
+        ids, weights = torch.tensor(batch.ids), torch.tensor(batch.weights)[:, 1:]
+        logits = model(input_ids=ids).logits[:, :-1]
+        losses = cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none").view_as(weights)
+        loss = (losses * weights).sum() / weights.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        written = weights == 1
+        now = float((losses.detach() * written).sum() / written.sum())
+        seen = now if not step else 0.98 * seen + 0.02 * now
+        if on_step is not None:
+            on_step(step + 1, seen)
+    out.mkdir(parents=True, exist_ok=True)
+    model.half().save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return {
+        **plan._asdict(),
+        "seed": seed,
+        "episodes": len(experts.episodes),
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "loss": round(seen, 4),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+class _Batch(NamedTuple):
+    ids: list[list[int]]
+    weights: list[list[float]]
+
+
+def _batches(plan: Fit, experts: Experts, tokenizer: Any, seed: int) -> Iterator[_Batch]:
+    rng = random.Random(f"{seed} {plan.role}")
+    make = executor_lesson if plan.role == "executor" else curator_lesson
+    end = [tokenizer.eos_token_id] if plan.role == "curator" else []
+    while True:
+        lessons = [make(experts, rng) for _ in range(plan.batch * _SORTED)]
+        lessons.sort(key=lambda lesson: len(lesson.context) + len(lesson.target))
+        groups = [lessons[at : at + plan.batch] for at in range(0, len(lessons), plan.batch)]
+        rng.shuffle(groups)
+        for group in groups:
+            yield _padded(group, tokenizer, end)
+
+
+def _padded(lessons: list[Lesson], tokenizer: Any, end: list[int]) -> _Batch:
+    given = tokenizer([lesson.context for lesson in lessons])["input_ids"]
+    asked = [ids + end for ids in tokenizer([lesson.target for lesson in lessons])["input_ids"]]
+    pairs = list(zip(given, asked, strict=True))
+    length = max(len(a) + len(b) for a, b in pairs)
+    pad = tokenizer.pad_token_id
+    return _Batch(
+        [a + b + [pad] * (length - len(a) - len(b)) for a, b in pairs],
+        [[GIVEN_WEIGHT] * len(a) + [1.0] * len(b) + [0.0] * (length - len(a) - len(b)) for a, b in pairs],
+    )
+
+
+def _rate(step: int, steps: int) -> float:
+    """Share of the highest learning rate."""
+    warm = min(50, max(1, steps // 10))
+    return min(1.0, (step + 1) / warm) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / steps)))

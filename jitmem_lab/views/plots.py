@@ -55,7 +55,9 @@ export function render({model}) {
     script.onload = told
     document.head.append(script)
   }
-  requestAnimationFrame(() => setTimeout(load, 0))
+  // What begins here holds the page up: first all else is to be seen.
+  const idle = window.requestIdleCallback || ((then) => setTimeout(then, 200))
+  setTimeout(() => idle(load, {timeout: 2000}), 300)
   return document.createElement("div")
 }
 """

@@ -19,7 +19,7 @@ from .choosing import MORE_STYLE, RunView, html_pane, serve_view
 from .live import badge, rate
 from .live import span as told_span
 from .paging import Column, table_html
-from .plots import line_pane
+from .plots import drawn_last, line_pane
 from .reading import Listed, places
 from .rollouts import Metrics, Prompts, Rollouts, find_trainings, number
 from .style import SHORT, STYLE, TEXT_LIMIT, page
@@ -59,6 +59,7 @@ class TrainView(RunView):
     title: ClassVar[str] = "train"
     in_url: ClassVar[tuple[str, ...]] = ("run", "step", "group")
     lasting: ClassVar[bool] = True
+    plotted: ClassVar[bool] = False
 
     def parts(self) -> list[Any]:
         """The page below the choice of the training."""
@@ -80,7 +81,7 @@ class TrainView(RunView):
         self._last = pn.widgets.Button(label="Newest", align="end", width=80)
         self._last.on_click(lambda _: self._choose_step(None))
         choice = pn.Row(self._step, self._last, self._group)
-        return [self._standing, self._figure, self._tables, choice, self._cards]
+        return [self._standing, drawn_last(self._figure), self._tables, choice, self._cards]
 
     def facts_said(self) -> list[str]:
         """What the page's head says."""

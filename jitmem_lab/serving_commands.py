@@ -24,7 +24,7 @@ from .terminal import Seconds, note
 @click.option("--gpu-memory", default=0.9, show_default=True, help="Share of the GPU's memory.")
 @click.option("--cpu-memory", default=2, show_default=True, type=click.IntRange(min=1), help="GiB of cache.")
 @click.option("--tool-parser", default="hermes", show_default=True, help="none for a model without tools.")
-@click.option("--program", metavar="PATH", help="vLLM's program; by default the vllm beside this Python.")
+@click.option("--program", metavar="PATH", help="vLLM's program, or PYTHON -m MODULE.")
 @click.option("--log", type=click.Path(path_type=Path, dir_okay=False), help="File of what the server says.")
 @click.option(
     "--timeout",

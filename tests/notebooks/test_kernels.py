@@ -130,17 +130,21 @@ def jitmem(*words: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def start(folder: Path, kernel: str, name: str = "out") -> tuple[subprocess.Popen[str], int]:
-    """`jitmem run` of a notebook that sleeps, and the pid of its kernel."""
-    pid = folder / f"{name}.pid"
-    book = make(folder, SLOW.format(pid=str(pid)), name=f"{name}-book")
-    process = jitmem("run", str(book), "-k", kernel, "-o", str(folder / f"{name}.ipynb"))
+def start(folder: Path, kernel: str, *names: str) -> list[tuple[subprocess.Popen[str], int]]:
+    """`jitmem run` of notebooks that sleep, one for each name, and the pids of their kernels."""
+    processes = []
+    for name in names:
+        book = make(folder, SLOW.format(pid=str(folder / f"{name}.pid")), name=f"{name}-book")
+        processes.append(jitmem("run", str(book), "-k", kernel, "-o", str(folder / f"{name}.ipynb")))
     try:
-        return process, int(wait_for(lambda: pid.exists() and pid.read_text(), 60))
+        pids = [folder / f"{name}.pid" for name in names]
+        wait_for(lambda: all(pid.exists() and pid.read_text() for pid in pids), 90)
     except BaseException:
-        process.kill()
-        print(process.communicate())
+        for process in processes:
+            process.kill()
+            print(process.communicate())
         raise
+    return [(process, int(pid.read_text())) for process, pid in zip(processes, pids, strict=True)]
 
 
 def ends_killed(process: subprocess.Popen[str], output: Path) -> str:
@@ -237,7 +241,7 @@ def test_a_kernel_picks_its_ports_and_keeps_them_when_it_is_started_again(jupyte
 
 
 def test_a_killed_local_kernel_is_a_killed_run(jupyter: Path, tmp_path: Path) -> None:
-    process, pid = start(tmp_path, "gpu")
+    ((process, pid),) = start(tmp_path, "gpu", "out")
     os.kill(pid, signal.SIGKILL)
     assert "its kernel died" in ends_killed(process, tmp_path / "out.ipynb")
 
@@ -333,7 +337,8 @@ def test_a_wrong_token_starts_nothing_and_is_shown_nowhere(
 @pytest.mark.usefixtures("token")
 def test_whatever_dies_the_run_is_killed_and_the_gateway_is_left_clean(gate: Gate, tmp_path: Path) -> None:
     """The kernel there, the bridge here, and the run itself, each by kill -9, all three at a time."""
-    runs = {name: start(tmp_path, "far", name) for name in ("kernel", "bridge", "runner")}
+    names = ("kernel", "bridge", "runner")
+    runs = dict(zip(names, start(tmp_path, "far", *names), strict=True))
     assert len(gate.kernels()) == 3
     bridges = {name: bridge_of(process.pid) for name, (process, _) in runs.items()}
     os.kill(runs["kernel"][1], signal.SIGKILL)
@@ -358,7 +363,7 @@ def bridge_of(pid: int) -> int:
 
 @pytest.mark.usefixtures("token")
 def test_an_interrupt_reaches_the_gateways_kernel(gate: Gate, tmp_path: Path) -> None:
-    process, pid = start(tmp_path, "far")
+    ((process, pid),) = start(tmp_path, "far", "out")
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=40)
     assert (process.returncode, stdout) == (130, "")
@@ -462,7 +467,8 @@ def sshd(jupyter: Path) -> Iterator[Ssh]:
     (folder / "authorized").chmod(0o600)
     lines = [f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {folder / 'host'}", "UsePAM no",
              f"AuthorizedKeysFile {folder / 'authorized'}", "StrictModes no", "PidFile none",
-             "PermitRootLogin prohibit-password", "PasswordAuthentication no"]  # fmt: skip
+             "PermitRootLogin prohibit-password", "PasswordAuthentication no",
+             f"SetEnv HOME={folder}"]  # fmt: skip
     (folder / "sshd_config").write_text("\n".join(lines) + "\n")
     client = ["Host gpubox", "  HostName 127.0.0.1", f"  Port {port}", f"  User {getpass.getuser()}",
               f"  IdentityFile {folder / 'user'}", "  IdentitiesOnly yes", "  StrictHostKeyChecking no",
@@ -500,7 +506,7 @@ def test_check_over_ssh(sshd: Ssh) -> None:
 
 
 def test_an_interrupt_ends_the_kernel_over_ssh(sshd: Ssh, tmp_path: Path) -> None:
-    process, pid = start(tmp_path, "away")
+    ((process, pid),) = start(tmp_path, "away", "out")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr

@@ -1,0 +1,58 @@
+"""The shipped pocket models in real games: what a right payload, a wrong one and none are worth to them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from jitmem_lab import load_benchmark
+from jitmem_lab.evaluation import EvalConfig, evaluate, make_executor
+from jitmem_lab.execution import plan_payload
+from jitmem_lab.models import load_model
+from jitmem_lab.session import Session
+
+pytestmark = pytest.mark.benchmarks
+GAMES = 12
+
+
+def test_a_right_payload_is_followed_and_none_rarely_suffices():
+    config = EvalConfig.make(preset="pocket", memory="none")
+    assert (config.model, config.max_steps) == ("pocket", 15)
+    bench, model = load_benchmark("alfworld", split="generated_test"), load_model("pocket", threads=1)
+    executor = make_executor(config, model)
+    tasks = bench.tasks(limit=GAMES, order=0)
+    wrong = {task.task_id: next(one for one in tasks if one.task_type != task.task_type) for task in tasks}
+
+    def wins(payloads):
+        def play(pair):
+            env = bench.make_env(pair[0])
+            try:
+                return executor.play(env, *pair, Session(0, pair[0].task_id)).outcome == "success"
+            finally:
+                env.close()
+
+        with ThreadPoolExecutor(2) as pool:
+            return sum(pool.map(play, zip(tasks, payloads, strict=True)))
+
+    try:
+        right = wins([plan_payload(task, bench.oracle(task)) for task in tasks])
+        none = wins(["" for _ in tasks])
+        misled = wins(
+            [plan_payload(wrong[task.task_id], bench.oracle(wrong[task.task_id])) for task in tasks]
+        )
+    finally:
+        bench.close()
+        model.close()
+    assert right >= 0.5 * GAMES
+    assert none <= right - 4
+    assert misled <= right - 4
+
+
+def test_the_preset_evaluates_with_the_curator(tmp_path):
+    config = EvalConfig.make(preset="pocket", memory="jitmem", split="generated_test", games=4, warm_start=20)
+    run = evaluate(config, out=tmp_path / "run", progress=False)
+    frame = run.episodes()
+    assert len(frame) == 4
+    assert set(frame["outcome"]) <= {"success", "failure"}
+    assert run.config["request"]["curator_model"] == "pocket:curator"

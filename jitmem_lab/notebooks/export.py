@@ -18,8 +18,9 @@ NO_SCRIPTS = """{% extends 'lab/index.html.j2' %}
 
 def to_html(notebook: Path) -> Path:
     """The executed notebook as one HTML page beside it, which needs no network."""
-    import nbformat
     from nbconvert import HTMLExporter
+
+    from .quick import nbformat
 
     node = nbformat.read(notebook, as_version=4)
     _draw_figures(node)

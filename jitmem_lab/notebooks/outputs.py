@@ -136,8 +136,7 @@ def tidy(notebook: Any) -> None:
     Raises:
         nbformat.ValidationError: The notebook breaks the format in a way that this does not know.
     """
-    import nbformat
-
+    from .quick import nbformat
     from .wire import visible
 
     kept = _widget_state(notebook)

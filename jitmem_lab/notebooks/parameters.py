@@ -61,7 +61,7 @@ class Parameter:
 
 def read_notebook(path: str | Path) -> Any:
     """The notebook at `path` as an nbformat node; `UserError` if it is not there or not a notebook."""
-    import nbformat
+    from .quick import nbformat
 
     path = Path(path)
     if not path.is_file():

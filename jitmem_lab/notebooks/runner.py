@@ -197,7 +197,7 @@ def _make_folder(folder: Path) -> None:
 
 def _with_values(notebook: Any, values: Mapping[str, Any]) -> Any:
     """A copy of the notebook with a cell that assigns the values, as papermill would inject it."""
-    from nbformat.v4 import new_code_cell
+    from .quick import nbformat
 
     notebook = copy.deepcopy(notebook)
     notebook.cells = [c for c in notebook.cells if INJECTED not in c.metadata.get("tags", [])]
@@ -205,7 +205,7 @@ def _with_values(notebook: Any, values: Mapping[str, Any]) -> Any:
     if values:
         source = "\n".join(["# Parameters", *(f"{k} = {to_source(v)}" for k, v in values.items())])
         place = next(i for i, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", []))
-        notebook.cells.insert(place + 1, new_code_cell(source, metadata={"tags": [INJECTED]}))
+        notebook.cells.insert(place + 1, nbformat.v4.new_code_cell(source, metadata={"tags": [INJECTED]}))
         if (notebook.nbformat, notebook.nbformat_minor) < (4, 5):
             del notebook.cells[place + 1]["id"]
     return notebook
@@ -327,9 +327,8 @@ class _Run:
 
     def _keep(self, path: Path, cell: int, whole: bool) -> None:
         """Tidy the notebook that papermill wrote and give it its name in one step."""
-        import nbformat
-
         from .outputs import tidy
+        from .quick import nbformat
 
         notebook = nbformat.read(self.running, as_version=4)
         notebook.metadata.papermill["output_path"] = str(path)

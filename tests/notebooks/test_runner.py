@@ -315,7 +315,7 @@ def test_surrogates_controls_and_separators_do_not_break_a_cell(tmp_path: Path) 
         r"print('bad \ud83d end \u2028 \x00')",
         r"'bad \ud83d'",
         r"from jitmem_lab.records import Recall; Recall(payload='bad \ud83d \x00')",
-        r"import pandas; pandas.DataFrame({'a': ['bad \ud83d']})",
+        r"from jitmem_lab.frames import frame; frame({'a': ['bad \ud83d']})",
     )
     out = run(make(tmp_path, *cells))
     shown = texts(out)

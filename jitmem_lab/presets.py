@@ -76,9 +76,8 @@ POCKET: dict[str, Any] = SMALL | {
     "model": "pocket",
     "curator_model": "pocket:curator",
     "curator_max_tokens": 100,
-    "warm_start": 300,
 }
-"""For the shipped miniature, fitted on ALFWorld only: as `small`, with a bank of 300 demonstrations."""
+"""For the shipped miniature, fitted on ALFWorld only: as `small`, with models and curator of its own."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": PAPER,

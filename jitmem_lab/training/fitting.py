@@ -158,6 +158,9 @@ def fit(
     import torch
     from torch.nn.functional import cross_entropy
     from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
     texts = [block(one.goal, one.actions) + "\n\nTask:" for one in experts.episodes]
     tokenizer = make_tokenizer([*texts, "(none)"], experts.names)

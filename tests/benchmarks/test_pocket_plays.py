@@ -56,3 +56,26 @@ def test_the_preset_evaluates_with_the_curator(tmp_path):
     assert len(frame) == 4
     assert set(frame["outcome"]) <= {"success", "failure"}
     assert run.config["request"]["curator_model"] == "pocket:curator"
+
+
+def test_the_command_fits_both_and_refuses_games_to_be_tested_on(tmp_path, capsys):
+    import json
+
+    from jitmem_lab.cli import _run
+
+    assert _run(["pocket", "fit", "--split", "valid_seen", "-o", str(tmp_path / "no")]) == 2
+    assert "not on 'valid_seen'" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+    out = tmp_path / "made"
+    assert (
+        _run(["pocket", "fit", "--split", "generated_train", "--steps", "2", "-o", str(out), "--json"]) == 0
+    )
+    assert json.loads(capsys.readouterr().out)["executor"]["steps"] == 2
+    made = json.loads((out / "fit.json").read_text())
+    assert made["split"] == "generated_train"
+    for role in ("executor", "curator"):
+        model = load_model(f"hf:{out / role}", dtype="float32")
+        try:
+            assert model.count_tokens("go to toaster 12") == 4  # a name that no train game goes to
+        finally:
+            model.close()

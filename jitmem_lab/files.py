@@ -27,6 +27,14 @@ def write_atomic(path: Path, text: str) -> None:
         raise
 
 
+def parse_json(text: str | bytes) -> Any:
+    """The value in some JSON; `ValueError` if it is none, or is nested too deep to be read."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a readable JSON file atomically."""
     write_atomic(path, json.dumps(value, indent=1, ensure_ascii=True, default=str) + "\n")

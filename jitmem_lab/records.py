@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
 from .errors import UserError
+from .files import parse_json
 from .render import RichRepr
 
 SCHEMA_VERSION = 1
@@ -73,7 +74,7 @@ class Record(RichRepr, BaseModel):
     @classmethod
     def from_line(cls, line: str) -> Any:
         """The record in a line of JSON; `ValueError` if it is torn or not such a record."""
-        return cls.model_validate(json.loads(line))
+        return cls.model_validate(parse_json(line))
 
 
 class Usage(Record):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
-from .files import read_lines
+from .files import parse_json, read_lines
 from .records import Episode, Verdict
 
 if TYPE_CHECKING:
@@ -105,12 +104,12 @@ class Run:
         if not file.exists():
             raise UserError(f"{self.path} is no run directory: it has no config.json")
         try:
-            self.config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            self.config: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
             schema = int(self.config["schema_version"])
             self.settings: dict[str, Any] = dict(self.config["settings"])
             for part in {"benchmark", "tasks", "memory", "executor"} & set(self.settings):
                 self.settings[part] = dict(self.settings[part])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise UserError(f"{file} cannot be read ({error}); restore it or start a new run") from None
         if schema > RUN_SCHEMA:
             raise UserError(
@@ -130,7 +129,7 @@ class Run:
         """How the run stands; `state` is running only while its process lives, killed if it died."""
         status: dict[str, Any] = {"state": "new"}
         with contextlib.suppress(OSError, ValueError):
-            found = json.loads((self.path / "status.json").read_text(encoding="utf-8"))
+            found = parse_json((self.path / "status.json").read_text(encoding="utf-8"))
             status = found if isinstance(found, dict) else status
         if status.get("state") == "running" and not RunLock(self.path).held():
             status["state"] = "killed"
@@ -179,7 +178,7 @@ class Run:
         found = []
         for line in read_lines(self.path / "writes.jsonl"):
             with contextlib.suppress(ValueError):
-                value = json.loads(line)
+                value = parse_json(line)
                 if isinstance(value, dict) and isinstance(value.get("key"), str):
                     found.append(value)
         return found
@@ -214,7 +213,7 @@ class Run:
         found = []
         for line in read_lines(self.path / "attempts.jsonl"):
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                part = json.loads(line)["undone"]
+                part = parse_json(line)["undone"]
                 found.append({name: int(part[name]) for name in ("write", "by", "episodes")})
         return found
 
@@ -223,7 +222,7 @@ class Run:
         found = [self.config.get("provenance") or {}]
         for line in read_lines(self.path / "attempts.jsonl"):
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                found.append(dict(json.loads(line)["provenance"]))
+                found.append(dict(parse_json(line)["provenance"]))
         return found
 
     def summary(self) -> dict[str, Any]:

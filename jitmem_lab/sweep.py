@@ -19,7 +19,7 @@ from typing import Any
 
 from .errors import UserError
 from .evaluation import EvalConfig, evaluate
-from .files import write_json
+from .files import parse_json, write_json
 from .grids import Cell, Grid
 from .models import load_model
 from .models.base import ChatModel
@@ -54,7 +54,7 @@ class Place:
     def done(self) -> int:
         """Episodes with a result, as its run last said."""
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-            return int(json.loads((self.folder / "status.json").read_text(encoding="utf-8")).get("done", 0))
+            return int(parse_json((self.folder / "status.json").read_text(encoding="utf-8")).get("done", 0))
         return 0
 
     def row(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def read_sweep(out: str | Path) -> dict[str, Any]:
     """
     file = Path(out) / STATUS
     try:
-        status: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        status: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
         running = status["state"] == "running"
     except OSError:
         raise UserError(f"there is no sweep in {out}; `jitmem sweep -o {out} …` begins one") from None

@@ -117,7 +117,7 @@ class TrainConfig(BaseModel):
     """Episodes at once."""
     timeout: float = Field(60.0, gt=0)
     """Seconds after which a request to a served executor has failed."""
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=2**32)
     """Root of every random choice."""
 
     @classmethod
@@ -134,7 +134,7 @@ class TrainConfig(BaseModel):
                     hint = f"it belongs to play: play={{{name!r}: …}}"
                 raise UserError(f"there is no parameter {name!r}; {hint}")
         preset = parameters.get("preset", cls.model_fields["preset"].default)
-        if preset not in PRESETS:
+        if not isinstance(preset, str) or preset not in PRESETS:
             raise UserError(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
         values = PRESETS[preset] | parameters
         if values.get("heldout") in ("none", "None"):  # a file of parameters has no other way to say it

@@ -110,7 +110,10 @@ class TrainJob:
             return status
         if status.get("host") not in (None, os.uname().nodename):
             raise UserError(f"the training runs on {status['host']}; stop it there")
-        os.kill(int(status["pid"]), signal.SIGTERM)
+        try:
+            os.kill(int(status["pid"]), signal.SIGTERM)
+        except (KeyError, ValueError, TypeError, ProcessLookupError):
+            raise UserError(f"{self.path} does not say yet which process it is; try again") from None
         limit = time.monotonic() + wait
         while wait and self.running:
             if time.monotonic() > limit:

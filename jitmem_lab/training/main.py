@@ -7,6 +7,7 @@ one of the same settings goes on from its last checkpoint.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -33,7 +34,7 @@ from ..runs import RunLock, diff_settings
 from .bank import TrainingBank
 from .config import FROM_TRAIN, TrainConfig
 from .ranks import rank, wait_for_all, world
-from .runs import CONFIG, SCHEMA, TrainRun, is_training
+from .runs import CONFIG, SCHEMA, Stopped, TrainRun, is_training
 
 OPERATIONAL = ("concurrency", "timeout", "keep", "micro_batch")
 """Parameters that change no result (but float noise), and so may differ when a training goes on."""
@@ -116,32 +117,50 @@ def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
         "started": time.time(),
     }
     write_json(path / "status.json", status | {"phase": "loading"})
-    stop = _stopped_by_signal(path)
+    stop = threading.Event()
+    before = _stopped_by_signal(path, stop)
     try:
         _need_packages()
         watch = _train(config, path, progress, stop)
         state = "completed" if watch.status["step"] == config.steps else "stopped"
         watch.write(state=state, phase=None, eta_seconds=None)
+    except Stopped:
+        _tell_end(path, "stopped", None)
     except BaseException as error:
         asked = isinstance(error, KeyboardInterrupt)
-        there = TrainRun(path).status()
         cause = None if asked else f"{type(error).__name__}: {error}"
-        state = "interrupted" if asked else "failed"
-        write_json(path / "status.json", there | {"state": state, "error": cause, "phase": None})
+        _tell_end(path, "interrupted" if asked else "failed", cause)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(
+                f"the disk of {path} is full; make room, then the same call goes on from the last checkpoint"
+            ) from error
         raise
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
-def _stopped_by_signal(path: Path) -> threading.Event:
-    """An event that SIGTERM sets: the training ends at the end of its step, with a checkpoint."""
-    stop = threading.Event()
+def _tell_end(path: Path, state: str, cause: str | None) -> None:
+    """Write how an attempt ended, where there is room for it."""
+    with contextlib.suppress(OSError):
+        there = TrainRun(path).status()
+        write_json(path / "status.json", there | {"state": state, "error": cause, "phase": None})
+
+
+def _stopped_by_signal(path: Path, stop: threading.Event) -> Any:
+    """Let SIGTERM set `stop`: the training ends at the end of its step, with a checkpoint.
+
+    Returns:
+        What SIGTERM did before; None where nothing was changed.
+    """
 
     def asked(number: int, frame: FrameType | None) -> None:
         stop.set()
         write_json(path / "status.json", TrainRun(path).status() | {"state": "stopping"})
 
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, asked)
-    return stop
+        return signal.signal(signal.SIGTERM, asked) or signal.SIG_DFL
+    return None
 
 
 def _train(config: TrainConfig, path: Path, progress: bool, stop: threading.Event) -> Any:
@@ -226,7 +245,8 @@ def _trained(
 
 def last_checkpoint(folder: Path, remove: bool = True) -> Path | None:
     """The newest whole checkpoint; torn ones, as a kill leaves them, are passed over and removed."""
-    found = sorted(folder.glob("checkpoint-*"), key=lambda one: int(one.name.rpartition("-")[2]))
+    numbered = (one for one in folder.glob("checkpoint-*") if one.name.rpartition("-")[2].isdecimal())
+    found = sorted(numbered, key=lambda one: int(one.name.rpartition("-")[2]))
     while found:
         newest = found.pop()
         try:  # written last

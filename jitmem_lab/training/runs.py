@@ -10,15 +10,15 @@ directory each), `checkpoints/`, `curator/` (the chosen checkpoint, which `hf:PA
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..files import read_lines
+from ..files import parse_json, read_lines
 from ..runs import Run, RunLock
+from .lines import finite, read_line
 from .presets import is_test_split
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ SCHEMA = 1
 """Version of the directory; a reader refuses a newer one."""
 CONFIG = "train.json"
 """The file by which a training is known."""
+
+
+class Stopped(Exception):
+    """A training was asked to stop before it had begun."""
 
 
 def is_training(path: str | Path) -> bool:
@@ -50,11 +54,11 @@ class TrainRun:
         if not file.is_file():
             raise UserError(f"{self.path} holds no training: there is no {CONFIG} in it")
         try:
-            self.about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            self.about: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
             schema = int(self.about["schema_version"])
             self.settings: dict[str, Any] = dict(self.about["settings"])
             self.request: dict[str, Any] = dict(self.about["request"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise UserError(f"{file} cannot be read ({error}); restore it or start a new training") from None
         if schema > SCHEMA:
             raise UserError(
@@ -81,7 +85,7 @@ class TrainRun:
         """How the training stands; `state` is running only while its process lives, killed if it died."""
         status: dict[str, Any] = {"state": "new"}
         with contextlib.suppress(OSError, ValueError):
-            found = json.loads((self.path / "status.json").read_text(encoding="utf-8"))
+            found = parse_json((self.path / "status.json").read_text(encoding="utf-8"))
             status = found if isinstance(found, dict) else status
         if status.get("state") in ("running", "stopping") and not RunLock(self.path).held():
             status["state"] = "killed"
@@ -91,9 +95,7 @@ class TrainRun:
         """The readable lines of one of its JSONL files."""
         for line in read_lines(self.path / name):
             with contextlib.suppress(ValueError):
-                value = json.loads(line)
-                if isinstance(value, dict):
-                    yield value
+                yield read_line(name, line)
 
     def metrics(self) -> pd.DataFrame:
         """One row a step: reward (mean of the batch), zero_variance_share, kl, clip_share, ratio (of token
@@ -131,7 +133,7 @@ class TrainRun:
     def chosen(self) -> dict[str, Any] | None:
         """The chosen checkpoint: `step`, `success_rate`, `split`, `on_test`; None before there is one."""
         with contextlib.suppress(OSError, ValueError):
-            found = json.loads((self.path / "curator" / "chosen.json").read_text(encoding="utf-8"))
+            found = parse_json((self.path / "curator" / "chosen.json").read_text(encoding="utf-8"))
             return found if isinstance(found, dict) else None
         return None
 
@@ -149,12 +151,13 @@ class TrainRun:
     def cautions(self) -> list[str]:
         """What has to be told with this training's figures."""
         asked, chosen = self.request, self.chosen() or {}
-        found = [str(words) for words in self.status().get("warnings") or ()]
+        warnings = self.status().get("warnings")
+        found = [str(words) for words in warnings] if isinstance(warnings, list) else []
         if chosen.get("on_test") or (asked.get("allow_test") and is_test_split(str(asked.get("heldout")))):
             found.append(
                 f"its checkpoint was chosen on test split {asked.get('heldout')}: figures on it are too good"
             )
-        if float(asked.get("top_p") or 1.0) < 1:
+        if (finite(asked.get("top_p")) or 1.0) < 1:
             found.append(
                 f"payloads were drawn with top_p={asked['top_p']}, which biases the importance ratio"
             )
@@ -178,10 +181,10 @@ class TrainRun:
             "step": steps[-1]["step"] if steps else 0,
             "steps": self.request.get("steps"),
             "eta_seconds": status.get("eta_seconds"),
-            "reward_first": steps[0]["reward"] if steps else None,
-            "reward_last": steps[-1]["reward"] if steps else None,
-            "heldout_first": held[0]["success_rate"] if held else None,
-            "heldout_last": held[-1]["success_rate"] if held else None,
+            "reward_first": steps[0].get("reward") if steps else None,
+            "reward_last": steps[-1].get("reward") if steps else None,
+            "heldout_first": held[0].get("success_rate") if held else None,
+            "heldout_last": held[-1].get("success_rate") if held else None,
             "chosen": self.chosen(),
             "cautions": self.cautions(),
         }
@@ -193,4 +196,4 @@ def list_trainings(folder: str | Path = "runs") -> list[TrainRun]:
     for file in Path(folder).rglob(CONFIG):
         with contextlib.suppress(UserError):
             found.append(TrainRun(file.parent))
-    return sorted(found, key=lambda run: -float(run.about.get("created") or 0))
+    return sorted(found, key=lambda run: -(finite(run.about.get("created")) or 0))

@@ -21,6 +21,7 @@ from .config import TrainConfig
 from .presets import is_test_split
 from .ranks import any_of, rank, wait_for_all, world
 from .reward import Prompt, Rollout, zero_variance_share
+from .runs import Stopped, TrainRun
 from .trainer import renamed
 
 IDLE_STEPS = 5
@@ -77,6 +78,7 @@ class Watch(TrainerCallback):
         }
         self._batch: dict[str, Any] = {}
         self._play = 0.0
+        self._begun_before = False
         self._idle = 0
         self._bar: Any = None
 
@@ -87,14 +89,23 @@ class Watch(TrainerCallback):
             drop_torn_line(file)
             kept = [line for line in read_lines(file) if _step_of(line) <= step]
             if file.exists():
-                write_atomic(file, "\n".join([*kept, ""]))
+                write_atomic(file, "".join(line + "\n" for line in kept))
+        for line in TrainRun(self.path).lines("metrics.jsonl"):
+            self._begun_before |= line["kind"] == "heldout" and line["step"] == 0
+            if line["kind"] == "step":
+                self._batch = line
+                self._warn(line["step"])
+        self._batch = {}
         for folder in (self.path / "heldout").glob("step-*"):
-            if int(folder.name.removeprefix("step-")) > step or not _finished(folder):
+            number = folder.name.removeprefix("step-")
+            if not number.isdecimal() or int(number) > step or not _finished(folder):
                 shutil.rmtree(folder, ignore_errors=True)
-        now, old = self.path / "curator", self.path / OLD
+        now, old, gone = (self.path / name for name in ("curator", OLD, ".curator-new"))
+        shutil.rmtree(gone, ignore_errors=True)
         chosen = self.best()
         if chosen is not None and chosen["step"] > step:
-            shutil.rmtree(now)
+            now.rename(gone)
+            shutil.rmtree(gone)
         if not now.exists() and old.exists():
             old.rename(now)
 
@@ -165,8 +176,8 @@ class Watch(TrainerCallback):
                 mininterval=interval,
             )
         if any_of(self.stop.is_set()):
-            control.should_training_stop = True
-        elif self.first == 0:
+            raise Stopped  # nothing has been done: the trainer would do a step, without what comes before it
+        if self.first == 0 and not self._begun_before:
             self._evaluate(0)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -296,5 +307,5 @@ def _step_of(line: str) -> float:
 def _finished(folder: Path) -> bool:
     try:
         return bool(json.loads((folder / "status.json").read_text())["state"] == "completed")
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return False

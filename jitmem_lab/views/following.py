@@ -109,7 +109,7 @@ class Follower:
                 break
             try:
                 self.take(line)
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
                 self.unreadable += 1
             self._end += len(line)
             self._last = line[-_TAIL:]

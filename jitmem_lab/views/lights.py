@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import sys
 from typing import Any, ClassVar, NamedTuple, cast, get_args
@@ -11,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, cast, get_args
 from pydantic_core import from_json
 
 from ..errors import UserError
+from ..files import parse_json
 from ..records import SCHEMA_VERSION, Episode, Outcome
 from .following import Follower
 
@@ -89,7 +89,7 @@ def _parsed(line: bytes) -> Any:
     try:
         return from_json(line)
     except ValueError:
-        return json.loads(line)
+        return parse_json(line)
 
 
 def _shortened(raw: dict[str, Any], steps: int, place: tuple[int, int]) -> tuple[str, Light]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -234,7 +235,10 @@ def _number(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    try:
+        return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+    except OverflowError:
+        return 0.0
 
 
 def span(seconds: Any) -> str:
@@ -254,7 +258,10 @@ def _ago(when: Any) -> str:
 
 
 def _clock(when: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when)) if when > 0 else ""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when)) if when > 0 else ""
+    except (OverflowError, ValueError, OSError):
+        return ""  # no time that there is
 
 
 def live_page(runs: Sequence[str | Path | Run]) -> LiveView:

@@ -234,7 +234,7 @@ class _Verdicts:
         with self.file.open("rb", buffering=BUFFER) as file:
             for line in file:
                 if b'"verdict": {' in line and line.endswith(b"\n"):
-                    with contextlib.suppress(ValueError, KeyError, TypeError):
+                    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
                         write = json.loads(line)
                         if write["verdict"] is not None:
                             yield str(write["key"]), Verdict.model_validate(write["verdict"])

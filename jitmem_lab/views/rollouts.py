@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from ..errors import UserError
+from ..training.lines import finite, read_line
 from ..training.runs import TrainRun, list_trainings
 from .following import Follower
 from .reading import BUFFER
@@ -36,7 +35,7 @@ class Rollouts(Follower):
 
     def take(self, line: bytes) -> None:
         """Take in a payload's line."""
-        read = json.loads(line)
+        read = read_line(self.name, line)
         reward = read["reward"]
         place = Place(self._end, int(read["prompt"]), None if reward is None else float(reward))
         self.groups.setdefault((int(read["step"]), int(read["group"])), []).append(place)
@@ -60,7 +59,7 @@ class Rollouts(Follower):
                 found = []
                 for place in places:
                     file.seek(place.offset)
-                    found.append(dict(json.loads(file.readline())))
+                    found.append(read_line(self.name, file.readline()))
                 return found
         except (OSError, ValueError, TypeError):
             raise UserError(f"{self.folder / self.name} has changed; press Reload") from None
@@ -78,8 +77,7 @@ class Metrics(Follower):
 
     def take(self, line: bytes) -> None:
         """Take in the line of a step or of a held-out evaluation."""
-        read = json.loads(line)
-        int(read["step"])
+        read = read_line(self.name, line)
         {"step": self.steps, "heldout": self.heldout}[read["kind"]].append(read)
 
 
@@ -102,8 +100,7 @@ class Prompts(Follower):
             return None
         with contextlib.suppress(OSError, ValueError), (self.folder / self.name).open("rb") as file:
             file.seek(self.offsets[index])
-            found = json.loads(file.readline())
-            return found if isinstance(found, dict) else None
+            return read_line(self.name, file.readline())
         return None
 
 
@@ -120,6 +117,5 @@ def find_trainings(where: list[Any]) -> dict[str, TrainRun]:
 
 def number(value: Any, digits: int = 2) -> str:
     """A number for a table; a dash for none."""
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return "–"
-    return f"{value:,.{digits}f}"
+    known = finite(value)
+    return "–" if known is None else f"{known:,.{digits}f}"

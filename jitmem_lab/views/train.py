@@ -14,6 +14,7 @@ from ..errors import UserError
 from ..render import escape
 from ..runs import Run
 from ..training.figures import panels
+from ..training.lines import finite
 from ..training.runs import TrainRun
 from .choosing import MORE_STYLE, RunView, html_pane, serve_view
 from .live import badge, rate
@@ -178,19 +179,19 @@ class TrainView(RunView):
         run, metrics = self._trainings[self.run], self._followed[0]
         status = run.status()
         state = str(status.get("state"))
-        steps = int(run.request.get("steps") or 0)
+        steps = int(finite(run.request.get("steps")) or 0)
         step = metrics.steps[-1]["step"] if metrics.steps else 0
         self._said = [f"step {step:,} of {steps:,}", state]
         facts = [f"step <b>{step:,}</b> of {steps:,}"]
         if status.get("phase"):
             facts.append(escape(status["phase"], 80))
-        if state == "running" and isinstance(status.get("eta_seconds"), int | float):
+        if state == "running" and finite(status.get("eta_seconds")) is not None:
             facts.append(f"about <b>{told_span(status['eta_seconds'])}</b> left")
         chosen = run.chosen()
         if chosen:
             where = " of a TEST split" if chosen.get("on_test") else ""
             facts.append(
-                f"chosen: step <b>{chosen.get('step')}</b>, held-out success "
+                f"chosen: step <b>{escape(chosen.get('step'), 20)}</b>, held-out success "
                 f"{number(chosen.get('success_rate'))}{where}"
             )
         part = 100 * min(step / steps, 1) if steps else 0
@@ -203,6 +204,9 @@ class TrainView(RunView):
         if status.get("error"):
             parts.append(f"<pre>{escape(status['error'], 2000)}</pre>")
         parts += [f'<p class="error">{escape(words, 600)}</p>' for words in run.cautions()]
+        unreadable = sum(follower.unreadable for follower in self._followed)
+        if unreadable:
+            parts.append(f'<p class="error">{unreadable:,} lines could not be read</p>')
         self._standing.object = page("".join(parts))
         self._heading()
 
@@ -320,7 +324,7 @@ def group_html(lines: Sequence[dict[str, Any]], prompt: dict[str, Any] | None) -
     parts = [f"<h3>{escape(lines[0].get('description'), SHORT)}</h3>"]
     traces = ((prompt or {}).get("recall") or {}).get("traces") or ()
     for trace in traces:
-        head = f"trace {trace.get('rank')}, score {number(trace.get('score'))}: "
+        head = f"trace {escape(trace.get('rank'), 20)}, score {number(trace.get('score'))}: "
         head += escape(trace.get("description"), SHORT)
         parts.append(
             f"<details><summary>{head}</summary><pre>{escape(trace.get('text'), TEXT_LIMIT)}</pre></details>"

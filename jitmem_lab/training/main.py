@@ -59,7 +59,8 @@ def train(config: TrainConfig, out: str | Path | None = None, *, progress: bool 
         )
     if rank() > 0:  # the first process prepares the folder and holds its lock
         path = config.folder() if out is None else Path(out)
-        _train(config, path, False, threading.Event())
+        with contextlib.suppress(Stopped):
+            _train(config, path, False, threading.Event())
         return TrainRun(path)
     path = prepare(config, out)
     run = TrainRun(path)

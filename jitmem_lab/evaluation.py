@@ -91,6 +91,10 @@ class EvalConfig(BaseModel):
     """When choosing: the last so many actions can't be chosen again."""
     temperature: float = Field(ge=0, allow_inf_nan=False)
     """Executor temperature, when writing."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Executor nucleus, when writing."""
+    top_k: int = Field(0, ge=0)
+    """Executor top-k, when writing; 0 keeps all."""
     max_tokens: int = Field(ge=1)
     """Longest executor answer, when writing."""
     thinking: bool | None = None
@@ -188,7 +192,7 @@ class EvalConfig(BaseModel):
         recorded = self.model_dump()
         for name in ("model", "curator_model", "judge_model", "user_model", "embedder"):
             if recorded[name] is not None:
-                recorded[name] = _without_secrets(recorded[name])
+                recorded[name] = without_secrets(recorded[name])
         return recorded
 
     def folder(self, root: str | Path = "runs") -> Path:
@@ -390,6 +394,8 @@ def make_executor(config: EvalConfig, model: ChatModel) -> Executor:
         max_steps=config.max_steps,
         no_repeat=config.no_repeat,
         temperature=0.0 if config.act == "choose" else config.temperature,
+        top_p=config.top_p,
+        top_k=config.top_k,
         max_tokens=config.max_tokens,
         thinking=config.thinking,
     )
@@ -441,7 +447,7 @@ def _known(what: str, value: Any, known: Iterable[str]) -> None:
         raise UserError(f"there is no {what} {value!r}; {hint}")
 
 
-def _without_secrets(spec: str) -> str:
+def without_secrets(spec: str) -> str:
     """A model's name without user, password or query in its address."""
     address, mark, rest = spec.partition("#")
     return re.sub(r"//[^/]*@", "//", address).partition("?")[0] + mark + rest

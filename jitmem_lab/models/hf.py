@@ -115,7 +115,7 @@ class HfModel:
         if self._device != "cpu" and loaded is None:
             self.model = self.model.to(self._device)
         self.context = context or int(getattr(self.model.config, "max_position_embeddings", 0) or 32768)
-        self._about = about or _weights_about(path, self.model)
+        self._about = about or weights_about(path, self.model)
         self._ranker = LlamaRanker(self.model) if fast and supports(self.model) else None
         self._ends = _end_tokens(self.model, self.tokenizer)
         self._end, self._threads, self._max_batch, self._patience = end, threads, max(1, max_batch), patience
@@ -299,7 +299,7 @@ def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset(int(end) for end in ends)
 
 
-def _weights_about(path: str, model: Any) -> dict[str, Any]:
+def weights_about(path: str, model: Any) -> dict[str, Any]:
     """What identifies the weights: a digest of a folder's files (size, head, tail), or an id's commit."""
     folder = Path(path)
     if not folder.is_dir():

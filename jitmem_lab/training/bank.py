@@ -39,7 +39,7 @@ class Tasks(NamedTuple):
     trained: list[Task]
     """Tasks that payloads are written for."""
     heldout: list[Task]
-    """Tasks that checkpoints are chosen on; none of them is trained on, and none is in the bank."""
+    """Tasks of the same split that checkpoints are chosen on; none is trained on, and none is in the bank."""
 
 
 def play_bank(
@@ -140,10 +140,11 @@ def split_tasks(config: TrainConfig, bench: Benchmark, rates: dict[str, Rate]) -
             and (task.task_id in rates or config.rate_low == 0)
         ]
     trained = rest[: config.tasks]
-    if not trained:
+    if len(trained) < config.prompts:
         raise UserError(
-            f"no task of split {config.split} has a rate of success from {config.rate_low} to "
-            f"{config.rate_high} in {config.bank}; widen the range or play more tries"
+            f"{len(trained)} tasks of split {config.split} are left to train on, fewer than the "
+            f"{config.prompts} of a step: widen rate_low to rate_high, play more of the bank, hold fewer "
+            "out, or lower prompts"
         )
     return Tasks(trained, heldout)
 
@@ -167,7 +168,7 @@ class TrainingBank:
         self.rates: dict[str, Rate] = {}
         if config.bank is not None:
             runs = bank_runs(config.bank)
-            _same_benchmark(runs, bench)
+            _same_benchmark(runs, bench, config.split)
             trajectories, self.rates = successes(runs)
         self.tasks = split_tasks(config, bench, self.rates)
         away = {task.task_id for task in self.tasks.heldout}
@@ -228,11 +229,13 @@ def _no_model(spec: str) -> Any:
     raise AssertionError(f"retrieval asked for model {spec}")
 
 
-def _same_benchmark(runs: Sequence[Run], bench: Benchmark) -> None:
+def _same_benchmark(runs: Sequence[Run], bench: Benchmark, split: str) -> None:
     for run in runs:
         there = run.settings.get("benchmark", {})
         if there.get("name") != bench.name:
             raise UserError(f"{run.path} is a run of {there.get('name')}, the training one of {bench.name}")
+        if there.get("split") != split:
+            raise UserError(f"{run.path} is a run of split {there.get('split')}, the training one of {split}")
         if there.get("version") not in (None, bench.version):
             raise UserError(
                 f"{run.path} was played with {there.get('version')}, but this is {bench.version}: their "

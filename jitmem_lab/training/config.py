@@ -8,12 +8,18 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import UserError, did_you_mean
-from ..evaluation import EvalConfig
+from ..evaluation import EvalConfig, without_secrets
 from ..records import content_hash
-from .presets import PRESETS, TRAINED_SPLITS, is_test_split
+from .presets import BY_BENCHMARK, PRESETS, TRAINED_SPLITS, is_test_split
 
 FROM_TRAIN = "part"
 """`heldout="part"`: a part of the split trained on, which is kept out of training."""
+
+
+OWN = {"benchmark", "split", "model", "curator_model", "seed", "curator_max_tokens"}
+"""Parameters of `EvalConfig` that a training has itself."""
+FIXED = {"memory", "exclude_own", "payload_of", "gate", "games", "order", "trials", "warm_start"}
+"""Parameters of `EvalConfig` that are what training is about, or do nothing in it."""
 
 
 class TrainConfig(BaseModel):
@@ -136,11 +142,16 @@ class TrainConfig(BaseModel):
         preset = parameters.get("preset", cls.model_fields["preset"].default)
         if not isinstance(preset, str) or preset not in PRESETS:
             raise UserError(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
-        values = PRESETS[preset] | parameters
+        values = PRESETS[preset] | BY_BENCHMARK.get(preset, {}).get(str(parameters.get("benchmark")), {})
+        values = values | parameters
+        if isinstance(parameters.get("play"), dict):
+            values["play"] = PRESETS[preset].get("play", {}) | parameters["play"]
         if values.get("heldout") in ("none", "None"):  # a file of parameters has no other way to say it
             values["heldout"] = None
         if values.get("split") is None:
             values["split"] = _train_split(str(values.get("benchmark", "alfworld")))
+        if preset == "pocket" and values["split"] == "train":  # its curator has seen all of train
+            values.setdefault("heldout", "valid_train")
         try:
             config = cls(**values)
         except ValidationError as error:
@@ -186,13 +197,20 @@ class TrainConfig(BaseModel):
             raise UserError(
                 f"{self.split} is a test split; training needs {', '.join(TRAINED_SPLITS)} or such"
             )
+        for spec in (self.executor, self.curator, self.vllm_server):
+            if without_secrets(spec) != spec:
+                raise UserError(
+                    f"the address {without_secrets(spec)} is given with a user, password or query, which "
+                    "would be written down; leave it out (the key comes from OPENAI_API_KEY)"
+                )
         self.evaluation()
 
     def evaluation(self, **more: Any) -> EvalConfig:
         """How episodes are played in this training; `more` are further parameters of `EvalConfig`."""
-        own = {"benchmark", "split", "model", "curator_model", "seed"} & set(self.play)
-        if own:
-            raise UserError(f"give {sorted(own)[0]} as a parameter of the training, not in play")
+        for name in sorted(OWN & set(self.play)):
+            raise UserError(f"give {name} as a parameter of the training, not in play")
+        for name in sorted(FIXED & set(self.play)):
+            raise UserError(f"{name} can't be changed in a training; leave it out of play")
         base = {
             "preset": "small" if self.preset == "smol" else self.preset,
             "benchmark": self.benchmark,

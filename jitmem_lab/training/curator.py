@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..models import check_spec
+from ..models.hf import weights_about
 from .config import TrainConfig
 
 
@@ -46,7 +47,13 @@ def load_curator(config: TrainConfig) -> tuple[Any, Any]:
     half = config.dtype == "bfloat16" and config.lora > 0 and torch.cuda.is_available()
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16 if half else torch.float32)
+        dtype = torch.bfloat16 if half else torch.float32
+        if (Path(path) / "adapter_config.json").is_file():
+            from peft import AutoPeftModelForCausalLM
+
+            model = AutoPeftModelForCausalLM.from_pretrained(path, dtype=dtype, is_trainable=True)
+        else:
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
     except (OSError, ValueError) as error:
         words = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
@@ -54,6 +61,17 @@ def load_curator(config: TrainConfig) -> tuple[Any, Any]:
             "`save_pretrained` wrote, or an id in the transformers cache"
         ) from error
     return model, tokenizer
+
+
+def curator_context(config: TrainConfig, model: Any) -> int:
+    """Tokens that a prompt and its payload may have together."""
+    own = int(getattr(model.config, "max_position_embeddings", 0) or 32_768)
+    return min(own, config.max_prompt + config.max_completion)
+
+
+def curator_facts(config: TrainConfig, model: Any) -> dict[str, Any]:
+    """What identifies the weights that training begins with."""
+    return weights_about(curator_path(config.curator), model) | {"dtype": config.dtype, "lora": config.lora}
 
 
 def saved(trainer: Any, tokenizer: Any, folder: Path) -> None:

@@ -7,15 +7,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..benchmarks import load_benchmark
 from ..benchmarks.base import Benchmark
 from ..errors import UserError
-from ..evaluation import make_memory
+from ..evaluation import make_benchmark, make_memory
 from ..execution import Executor
+from ..models import load_model
 from ..models.hf import HfModel
 from ..stream import run_stream
 from .bank import TrainingBank
 from .config import FROM_TRAIN, TrainConfig
+from .curator import curator_context
 
 
 class Heldout:
@@ -48,7 +49,7 @@ class Heldout:
         self.executor = executor
         self.bench, self.tasks = bench, bank.tasks.heldout
         if config.heldout not in (None, FROM_TRAIN):
-            other = load_benchmark(config.benchmark, split=config.heldout)
+            other = make_benchmark(config.evaluation(split=config.heldout), load_model)
             self.bench = stack.enter_context(contextlib.closing(other))
             self.tasks = self.bench.tasks(limit=config.heldout_games, order=config.seed)
             if not self.tasks:
@@ -62,6 +63,7 @@ class Heldout:
             self.config.curator,
             name=f"{self.config.curator} after {step} steps",
             fast=False,
+            context=curator_context(self.config, model),
             about={"model": self.config.curator, "trained_in": self.path.name, "step": step},
             loaded=(model, tokenizer),
             device=str(model.device),

@@ -21,7 +21,6 @@ from types import FrameType
 from typing import Any
 
 from ..benchmarks.base import Benchmark
-from ..curation import Curator
 from ..errors import InfrastructureError, JitmemError, UserError
 from ..evaluation import make_benchmark, make_curator, make_executor
 from ..execution import Executor
@@ -59,8 +58,9 @@ def train(config: TrainConfig, out: str | Path | None = None, *, progress: bool 
         )
     if rank() > 0:  # the first process prepares the folder and holds its lock
         path = config.folder() if out is None else Path(out)
-        with contextlib.suppress(Stopped):
-            _train(config, path, False, threading.Event())
+        if not is_training(path) or TrainRun(path).status().get("state") != "completed":
+            with contextlib.suppress(Stopped):
+                _train(config, path, False, threading.Event())
         return TrainRun(path)
     path = prepare(config, out)
     run = TrainRun(path)
@@ -173,8 +173,8 @@ def _train(config: TrainConfig, path: Path, progress: bool, stop: threading.Even
 def _trained(
     config: TrainConfig, path: Path, progress: bool, stack: contextlib.ExitStack, stop: threading.Event
 ) -> Any:
-    from .curator import load_curator, saved
-    from .prompting import check_lengths, make_prompts, stop_tokens, trainer_prompt, write_prompts
+    from .curator import curator_facts, load_curator, saved
+    from .prompting import check_lengths, make_prompts, step_order, trainer_prompt, write_prompts
     from .reward import EpisodeReward
     from .trainer import make_trainer
     from .watching import Watch
@@ -194,17 +194,15 @@ def _trained(
     prompts = make_prompts(bank.tasks.trained, bank, curator)
     check_lengths(prompts, live, config.max_prompt)
     if first:
-        _record(config, path, bench, bank, executor, curator)
+        told = curator.settings() | {"model": curator_facts(config, model)}
+        _record(config, path, bench, bank, executor, told)
         write_prompts(prompts, path / "prompts.jsonl")
-    ends = stop_tokens(tokenizer, curator.sampling.stop)
-    _end_at(model, ends)
-
     from datasets import Dataset
 
     rows = Dataset.from_list(
         [
-            {"prompt": trainer_prompt(one.messages, tokenizer), "index": number}
-            for number, one in enumerate(prompts)
+            {"prompt": trainer_prompt(prompts[number].messages, tokenizer), "index": number}
+            for number in step_order(config, len(prompts))
         ]
     )
     from .heldout import Heldout
@@ -230,7 +228,9 @@ def _trained(
     player = Player(bench, executor, config.concurrency, config.seed)
     reward = EpisodeReward(player, curator, prompts, config.group, config.scale_rewards, watch.record)
     checkpoints = path / "checkpoints"
-    trainer = make_trainer(config, model, tokenizer, rows, reward, checkpoints, [watch])
+    trainer = make_trainer(
+        config, model, tokenizer, rows, reward, checkpoints, [watch], curator.sampling.stop
+    )
     wait_for_all()
     last = last_checkpoint(checkpoints, remove=first)
     wait_for_all()
@@ -262,24 +262,17 @@ def last_checkpoint(folder: Path, remove: bool = True) -> Path | None:
 def _live(config: TrainConfig, model: Any, tokenizer: Any) -> Any:
     """The model that is trained, as a chat model: counts tokens, and writes held-out payloads."""
     from ..models.hf import HfModel
+    from .curator import curator_context
 
-    own = int(getattr(model.config, "max_position_embeddings", 0) or 32_768)
     return HfModel(
         config.curator,
         name=config.curator,
         fast=False,
-        context=min(own, config.max_prompt + config.max_completion),
+        context=curator_context(config, model),
         about={"model": config.curator},
         loaded=(model, tokenizer),
         device=str(model.device),
     )
-
-
-def _end_at(model: Any, ends: list[int]) -> None:
-    """Let generation end at these tokens too, so that the loss covers the payload's tokens only."""
-    now = model.generation_config.eos_token_id
-    known = [] if now is None else [now] if isinstance(now, int) else list(now)
-    model.generation_config.eos_token_id = [*known, *(end for end in ends if end not in known)]
 
 
 def _record(
@@ -288,7 +281,7 @@ def _record(
     bench: Benchmark,
     bank: TrainingBank,
     executor: Executor,
-    curator: Curator,
+    curator: dict[str, Any],
 ) -> None:
     """Write what decides the result, or make sure that it is what it was."""
     from ..records import content_hash
@@ -304,7 +297,7 @@ def _record(
         },
         "bank": bank.facts(),
         "executor": executor.settings() | {"max_steps": executor.max_steps or bench.max_steps},
-        "curator": curator.settings(),
+        "curator": curator,
         "grpo": _deciding(config.model_dump()),
     }
     settings = json.loads(to_json(settings))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import NamedTuple
 
@@ -57,7 +57,6 @@ class Player:
         executor: The frozen executor.
         concurrency: Episodes at once.
         seed: Root of every random choice.
-        stop: Set to interrupt the episodes under way.
     """
 
     def __init__(
@@ -66,26 +65,24 @@ class Player:
         executor: Executor,
         concurrency: int,
         seed: int = 0,
-        stop: threading.Event | None = None,
     ) -> None:
         self.bench = bench
         self.executor = executor
         self.concurrency = concurrency
         self.seed = seed
-        self.stop = stop
+        self._stop = threading.Event()
         self._lock = threading.Lock()
         self._failed = 0
         self._cause = ""
         self.deterministic = executor.act == "choose" or executor.sampling.temperature == 0
 
-    def play(self, jobs: Sequence[Job], tell: Callable[[int], None] = lambda done: None) -> list[Played]:
+    def play(self, jobs: Sequence[Job]) -> list[Played]:
         """What comes of each job, in order.
 
         A deterministic executor plays equal payloads of a task once.
 
         Args:
             jobs: Payloads to play.
-            tell: Told how many have been played so far.
 
         Raises:
             InfrastructureError: No episode could be played, or `IN_A_ROW` of them in a row could not; it
@@ -98,16 +95,15 @@ class Player:
         ]
         owed = sorted(set(same))
         found: dict[int, Played] = {}
-        self._failed = 0
-        with ThreadPoolExecutor(self.concurrency, thread_name_prefix="episode") as pool:
+        self._failed, self._stop = 0, threading.Event()
+        pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="episode")
+        try:
             futures = {pool.submit(self._try, jobs[index]): index for index in owed}
-            try:
-                for future in as_completed(futures):
-                    found[futures[future]] = future.result()
-                    tell(len(found))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            for future in as_completed(futures):
+                found[futures[future]] = future.result()
+        finally:  # interrupted, or given up: what is under way ends with its next call
+            self._stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
         if found and all(played.error for played in found.values()):
             cause = next(iter(found.values())).error
             raise InfrastructureError(f"none of {len(found)} episodes could be played: {cause}")
@@ -124,7 +120,7 @@ class Player:
             if self._failed >= IN_A_ROW:
                 raise InfrastructureError(self._cause)
             played = self._once(job)
-            if not played.error or (self.stop is not None and self.stop.is_set()):
+            if not played.error or self._stop.is_set():
                 break
         with self._lock:
             self._failed = self._failed + 1 if played.error else 0
@@ -134,7 +130,7 @@ class Player:
         return played
 
     def _once(self, job: Job) -> Played:
-        session = Session(self.seed, job.key, self.stop)
+        session = Session(self.seed, job.key, self._stop)
         session.phase = "act"
         begun = time.perf_counter()
         try:

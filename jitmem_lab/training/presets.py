@@ -22,7 +22,7 @@ PAPER: dict[str, Any] = {
     "executor": "openai:http://127.0.0.1:8000/v1#Qwen/Qwen3-8B",
     "curator": "hf:Qwen/Qwen3-8B",
     "tasks": None,
-    "play": {"thinking": False},
+    "play": {"thinking": False, "top_p": 0.95, "top_k": 20},
     "bank_size": None,
     "layout": "one",
     "steps": 100,
@@ -44,7 +44,8 @@ PAPER: dict[str, Any] = {
     "concurrency": 64,
 }
 """As published: group advantage without division, clip 0.2, KL 1e-3 in the loss, one update over 32 x 8
-payloads of temperature 1, executor without thinking. Not published: weight decay, choice of checkpoints."""
+payloads of temperature 1, executor at 1.0, 0.95, 20 without thinking. Not published: weight decay, how
+checkpoints are chosen."""
 
 AUTHORS_CODE: dict[str, Any] = PAPER | {
     "layout": "stores",
@@ -106,6 +107,10 @@ POCKET: dict[str, Any] = {
 }
 """Two transformers of under a million parameters each: the whole of it on two cores in under an hour."""
 
+BY_BENCHMARK: dict[str, dict[str, dict[str, Any]]] = {
+    name: {"webshop": {"max_completion": 4_096}} for name in ("paper", "authors-code")
+}
+"""What a preset sets otherwise on one benchmark: payloads are at most half as long in WebShop (table 7)."""
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": PAPER,
     "authors-code": AUTHORS_CODE,

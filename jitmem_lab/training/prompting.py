@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ from ..errors import UserError
 from ..files import write_atomic
 from ..models.base import ChatModel
 from ..models.rendering import clean_text, render
-from ..records import Message, Task, to_json
+from ..records import Message, Task, content_hash, to_json
 from .bank import TrainingBank
+from .config import TrainConfig
 from .reward import Prompt
 
 
@@ -53,14 +56,19 @@ def trainer_prompt(messages: Sequence[Message], tokenizer: Any) -> str | list[di
     return text.removeprefix(begin) if begin else text
 
 
-def stop_tokens(tokenizer: Any, stops: Sequence[str]) -> list[int]:
-    """Tokens that end a payload because they are one of its stop texts."""
-    found = []
-    for stop in stops:
-        ids = tokenizer(stop, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1:
-            found.append(int(ids[0]))
-    return found
+def step_order(config: TrainConfig, count: int) -> list[int]:
+    """The prompts of all steps, one after another: whole passes through all of them in shuffled orders.
+
+    Of each pass the prompts that fill no whole step are left out, so that none stands twice in a step. As one
+    list it is the same whenever a training goes on.
+    """
+    found: list[int] = []
+    passes = itertools.count()
+    while len(found) < config.steps * config.prompts:
+        order = list(range(count))
+        random.Random(content_hash([config.seed, "pass", next(passes)], 16)).shuffle(order)
+        found += order[: count // config.prompts * config.prompts]
+    return found[: config.steps * config.prompts]
 
 
 def check_lengths(prompts: Sequence[Prompt], model: ChatModel, longest: int) -> None:

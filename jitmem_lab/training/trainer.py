@@ -23,15 +23,16 @@ NAMES = {
     "entropy": "entropy",
     "clip_ratio/region_mean": "clip_share",
     "completions/mean_length": "tokens",
-    "completions/clipped_ratio": "cut_share",
     "ratio": "ratio",
     "ratio_max": "ratio_max",
-    "sampling/importance_sampling_ratio/mean": "vllm_ratio",
+    "vllm_ratio": "vllm_ratio",
     "sampling/sampling_logp_difference/mean": "vllm_logp_difference",
     "seconds/generate": "seconds_generate",
     "step_time": "step_time",
 }
 """TRL's names of what is logged (1.16.0), and ours."""
+DDP_SECONDS = 7_200
+"""How long processes wait for each other: longer than the slowest batch of episodes."""
 
 
 def grpo_arguments(config: TrainConfig, folder: Path, world: int = 1, cuda: bool = False) -> GRPOConfig:
@@ -92,7 +93,7 @@ def grpo_arguments(config: TrainConfig, folder: Path, world: int = 1, cuda: bool
         chat_template_kwargs={"enable_thinking": False},
         bf16=config.dtype == "bfloat16" and cuda,
         use_cpu=not cuda,
-        gradient_checkpointing=cuda and config.lora == 0 and config.dtype == "bfloat16",
+        gradient_checkpointing=cuda and config.dtype == "bfloat16",
         logging_steps=config.updates,
         logging_first_step=False,
         save_strategy="steps",
@@ -102,6 +103,8 @@ def grpo_arguments(config: TrainConfig, folder: Path, world: int = 1, cuda: bool
         disable_tqdm=True,
         remove_unused_columns=False,
         dataloader_pin_memory=False,
+        shuffle_dataset=False,  # the rows are in the order of the steps
+        ddp_timeout=DDP_SECONDS,
         seed=config.seed,
         **vllm,
     )
@@ -110,7 +113,17 @@ def grpo_arguments(config: TrainConfig, folder: Path, world: int = 1, cuda: bool
 class CuratorTrainer(GRPOTrainer):
     """`trl.GRPOTrainer`, which also says how long it generates and how far the policy moved in a batch."""
 
+    stops: tuple[str, ...] = ()
+    """Texts that end a payload, as in an evaluation."""
     _seen: torch.Tensor | None = None
+
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+        ids, logprobs = super()._generate_single_turn(*args, **kwargs)
+        ends = [end_of(self.processing_class, one, self.stops) for one in ids]
+        ids = [one[:end] for one, end in zip(ids, ends, strict=True)]
+        if logprobs is not None:
+            logprobs = [one[:end] for one, end in zip(logprobs, ends, strict=True)]
+        return ids, logprobs
 
     def _generate(self, prompts: list[Any]) -> Any:
         begun = time.perf_counter()
@@ -133,10 +146,29 @@ class CuratorTrainer(GRPOTrainer):
         if old is not None and now is not None and bool(mask.any()):
             ratio = torch.exp(now - old)[mask]
             mean, most = float(ratio.mean()), float(ratio.max())
+        sampled = inputs.get("sampling_per_token_logps")
+        if sampled is not None and old is not None and bool(mask.any()):
+            theirs = torch.exp(old - sampled)[mask]
+            self._metrics["train"]["vllm_ratio"].append(float(torch.nanmean(theirs)))
         self._metrics["train"]["ratio"].append(mean)
         self._metrics["train"]["ratio_max"].append(most)
         self._seen = None
         return loss
+
+
+def end_of(tokenizer: Any, ids: list[int], stops: tuple[str, ...]) -> int:
+    """How many tokens belong to a payload: up to the one with which a stop text is complete."""
+    if not stops:
+        return len(ids)
+    whole = tokenizer.decode(ids)
+    if not any(stop in whole for stop in stops):
+        return len(ids)
+    low, high = 1, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        text = tokenizer.decode(ids[:middle])
+        low, high = (low, middle) if any(stop in text for stop in stops) else (middle + 1, high)
+    return low
 
 
 def renamed(logs: dict[str, Any]) -> dict[str, float | None]:
@@ -158,13 +190,14 @@ def make_trainer(
     reward: Any,
     folder: Path,
     callbacks: list[Any],
+    stops: tuple[str, ...] = (),
 ) -> CuratorTrainer:
-    """The trainer of a config; `rows` is a dataset with the columns `prompt` and `index`."""
+    """The trainer of a config; `rows` is a dataset of `prompt` and `index`, as many as all steps take."""
     import os
 
     cuda = torch.cuda.is_available()
     peft = None
-    if config.lora:
+    if config.lora and not hasattr(model, "peft_config"):  # else it goes on with the adapters it has
         from peft import LoraConfig
 
         peft = LoraConfig(
@@ -179,5 +212,6 @@ def make_trainer(
         callbacks=callbacks,
         peft_config=peft,
     )
+    trainer.stops = stops
     trainer.remove_callback(PrinterCallback)  # its lines are in metrics.jsonl
     return trainer

@@ -156,6 +156,7 @@ class Watch(TrainerCallback):
             "unscored": len(rewards) - len(known),
             "turns": sum(turns) / len(turns) if turns else None,
             "episodes": sum(not one.played.shared for one in rollouts),
+            "cut_share": sum(one.tokens >= self.config.max_completion for one in rollouts) / len(rollouts),
             "distinct_share": len({(one.prompt, one.payload) for one in rollouts}) / len(rollouts),
             "executor_tokens": sum(one.played.tokens for one in rollouts if not one.played.shared),
         }

@@ -62,6 +62,7 @@ def test_a_gpu_in_bfloat16_learns_what_the_cpu_learns(server: StubServer, tmp_pa
         last[name] = frame["reward"].tail(10).mean()
         print(f"{name}: {parts}, reward of the last 10 steps {last[name]:.3f}")
         assert frame["gradient_norm"].notna().all()
+        assert last[name] > frame["reward"].head(10).mean() + 0.05
     noise = (
         2 * (0.25 / (10 * 64)) ** 0.5 + 0.15
     )  # of two shares of 640 episodes, and of two different policies

@@ -50,3 +50,9 @@ def follow(body: dict[str, Any]) -> str:
     advice = body["messages"][-1]["content"].partition("Steps to do it:")[2].partition("\n\n")[0]
     found = [word for word in advice.split() if word in COLOURS]
     return f"<action>press {found[0] if found else 'nothing'}</action>"
+
+
+def know(body: dict[str, Any]) -> str:
+    """What an executor says that does what its task says, whatever it is advised."""
+    colour = body["messages"][-1]["content"].partition("task: press the ")[2].split()[0]
+    return f"<action>press {colour}</action>"

@@ -20,7 +20,7 @@ from jitmem_lab.evaluation import evaluate
 from jitmem_lab.runs import list_runs
 from jitmem_lab.training import TrainRun, attach, launch, train
 from jitmem_lab.training.main import last_checkpoint
-from tests.unit.panels import follow
+from tests.unit.panels import follow, know
 from tests.unit.stub_server import Say, StubServer, stub_server, thinking
 from tests.unit.tiny_models import tiny_model
 from tests.unit.training import small_config
@@ -139,6 +139,57 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(done: TrainRun, tm
     assert played(run) == played(done)
     assert list(run.metrics()["reward"]) == list(done.metrics()["reward"])
     assert list(run.heldout()["won"]) == list(done.heldout()["won"])
+
+
+def test_a_training_that_goes_through_its_tasks_again_goes_on_with_the_same_ones(
+    server: StubServer, curator: Path, tmp_path: Path
+) -> None:
+    config = small_config(server.url, curator, steps=5, tasks=5)
+    whole = train(config, tmp_path / "whole", progress=False)
+    assert len({r["task_id"] for r in whole.rollouts()}) == 5
+    for step in range(1, 6):
+        assert len({r["task_id"] for r in whole.rollouts(step)}) == 2
+    from jitmem_lab.training.playing import Player
+
+    play, steps = Player.play, []
+
+    def failing(self: Player, jobs: Any) -> Any:
+        steps.append(1)
+        if len(steps) == 5:
+            raise InfrastructureError("gone")
+        return play(self, jobs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Player, "play", failing)
+        with pytest.raises(InfrastructureError, match="gone"):
+            train(config, tmp_path / "run", progress=False)
+    assert played(train(config, tmp_path / "run", progress=False)) == played(whole)
+
+
+def test_a_trained_adapter_is_trained_on(server: StubServer, curator: Path, tmp_path: Path) -> None:
+    first = train(
+        small_config(server.url, curator, steps=3, lora=4, learning_rate=0.1), tmp_path / "1", progress=False
+    )
+    config = small_config(server.url, curator, steps=1, lora=4)
+    second = train(config.model_copy(update={"curator": first.curator}), tmp_path / "2", progress=False)
+    fresh = train(config, tmp_path / "3", progress=False)
+    assert [r["task_id"] for r in second.rollouts()] == [r["task_id"] for r in fresh.rollouts()]
+    assert [r["payload"] for r in second.rollouts()] != [r["payload"] for r in fresh.rollouts()]
+
+
+def test_a_payload_ends_with_its_stop_text() -> None:
+    from jitmem_lab.training.trainer import end_of
+
+    class Letters:
+        @staticmethod
+        def decode(ids: list[int]) -> str:
+            return "".join(map(chr, ids))
+
+    ids = [ord(letter) for letter in "1. go\n\nTask: and so on"]
+    assert end_of(Letters, ids, ("\n\n",)) == 7
+    assert end_of(Letters, ids[:6], ("\n\n",)) == 6
+    assert end_of(Letters, ids, ()) == len(ids)
+    assert end_of(Letters, ids, ("x", "on")) == len(ids)
 
 
 def test_a_job_is_found_again_stopped_and_resumed(server: StubServer, curator: Path, tmp_path: Path) -> None:
@@ -342,17 +393,20 @@ def test_a_training_that_is_broken_or_newer_is_told_in_a_sentence(done: TrainRun
         TrainRun(tmp_path)
 
 
-def test_a_refresh_rebuilds_the_bank_with_the_trained_curator(done: TrainRun, tmp_path: Path) -> None:
+def test_a_refresh_rebuilds_the_bank_with_the_trained_curator(curator: Path, tmp_path: Path) -> None:
     from jitmem_lab.training.refreshing import refresh
 
-    second = refresh(done, tmp_path / "second", games=24, steps=2, progress=False)
-    assert second.request["curator"] == done.curator
+    with stub_server(thinking(know)) as server:
+        first = train(small_config(server.url, curator, steps=1), tmp_path / "first", progress=False)
+        second = refresh(first, tmp_path / "second", games=12, steps=2, progress=False)
+        with pytest.raises(UserError, match="a folder of its own"):
+            refresh(first, first.path)
+    assert second.request["curator"] == first.curator
     assert second.settings["bank"]["source"] == "runs"
+    assert second.settings["bank"]["traces"] == 12
     assert second.status()["state"] == "completed"
-    played = {t["task_id"] for prompt in second.prompts() for t in prompt["recall"]["traces"]}
-    assert played
-    with pytest.raises(UserError, match="a folder of its own"):
-        refresh(done, done.path)
+    shown = {t["task_id"] for prompt in second.prompts() for t in prompt["recall"]["traces"]}
+    assert shown
 
 
 def test_what_must_be_told_with_a_training(done: TrainRun, tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ pytestmark = pytest.mark.unit
         ({"sede": 1}, "did you mean"),
         ({"k": 5}, "play={'k'"),
         ({"play": {"model": "smol"}}, "as a parameter of the training"),
+        ({"play": {"exclude_own": False}}, "can't be changed in a training"),
+        ({"play": {"memory": "none"}}, "can't be changed in a training"),
+        ({"executor": "openai:http://me:secret@127.0.0.1/v1#m"}, "would be written down"),
         ({"preset": "huge"}, "there are paper"),
         ({"group": 1}, "greater than or equal to 2"),
         ({"micro_batch": 5}, "doesn't divide"),
@@ -75,6 +78,19 @@ def test_the_papers_settings_reach_trl(tmp_path: Path) -> None:
     assert eight.gradient_accumulation_steps * eight.per_device_train_batch_size * 8 == 256
     with pytest.raises(ValueError, match="7 processes"):
         grpo_arguments(paper, tmp_path, world=7)
+
+
+def test_what_is_played_otherwise_leaves_the_rest_of_the_preset() -> None:
+    config = TrainConfig.make(preset="paper", split="train", play={"k": 5})
+    played = config.evaluation()
+    assert (played.k, played.thinking, played.top_p, played.top_k) == (5, False, 0.95, 20)
+    shop = TrainConfig.make(preset="paper", benchmark="webshop", split="generated_train")
+    assert (config.max_completion, shop.max_completion) == (8192, 4096)
+
+
+def test_the_pockets_curator_is_judged_on_games_that_it_has_not_been_fitted_on() -> None:
+    assert TrainConfig.make(split="train").heldout == "valid_train"
+    assert TrainConfig.make(split="generated_train").heldout == "part"
 
 
 def test_parameters_come_from_a_file_and_the_command_line(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_recipe_reaches_trl_and_fits(name: str, tmp_path: Path, capsys: pytest
 
         launched = load_config_from_file(str(FOLDER / recipe.launch["accelerate"]))
         world = launched.num_processes
-        assert world == training_gpus(recipe) % 9
+        assert world == training_gpus(recipe)
         assert recipe.config.heldout is None
     found = grpo_arguments(recipe.config, tmp_path, world=world)
     assert found.per_device_train_batch_size * found.gradient_accumulation_steps * world == 256

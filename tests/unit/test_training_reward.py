@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -139,11 +138,17 @@ def test_an_executor_that_is_gone_is_given_up_before_all_have_been_tried() -> No
     assert bench.opened < 100
 
 
-def test_what_is_under_way_ends_when_asked_to_stop() -> None:
-    stop = threading.Event()
-    stop.set()
-    with pytest.raises(InfrastructureError, match="interrupted"):
-        player(stop=stop).play([job(ButtonBenchmark().tasks()[0], "press red")])
+def test_what_is_under_way_ends_when_nothing_more_is_wanted() -> None:
+    bench = ButtonBenchmark(n=100, broken=lambda task: task.task_id in ("b1", "b2"))
+    slow = RuleModel(rule=presses, latency=0.05)
+    made = player(bench, slow, concurrency=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jitmem_lab.training.playing.IN_A_ROW", 1)
+        with pytest.raises(InfrastructureError, match="episodes in a row"):
+            made.play([job(task, "press red") for task in bench.tasks()])
+    opened = bench.opened
+    time.sleep(0.3)
+    assert bench.opened - opened <= 2
 
 
 def reward_function(

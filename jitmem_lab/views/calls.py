@@ -79,7 +79,8 @@ def prompt(
         parts.append(f'<div class="facts">{head}</div>{block(text, limit)}')
     if call.tools:
         parts.append(f'<div class="facts">tools</div>{block(chr(10).join(call.tools), limit)}')
-    cost = facts(f"{call.usage.prompt_tokens:,} tokens read, {call.usage.completion_tokens:,} written")
+    done = "written" if call.options is None else f"scored in {len(call.options):,} options"
+    cost = facts(f"{call.usage.prompt_tokens:,} tokens read, {call.usage.completion_tokens:,} {done}")
     return fold(f"prompt as sent {cost}", "".join(parts), opened)
 
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 WHICH = {
     "all tasks": "all",
     "outcomes differ": "differ",
-    "won by the first only": "first",
-    "won, but not by the first": "other",
+    "won by the one compared with only": "first",
+    "won, but not by the one compared with": "other",
 }
 """Which tasks are listed."""
 _ONE = Replicate(None, None)

@@ -96,7 +96,8 @@ def _why_none(run: Run, facts: Facts) -> str:
     if run.settings.get("judge") is None:
         gate = (run.settings.get("memory") or {}).get("gate")
         told = f" (its gate is {gate})" if gate else ""
-        return f"no model judged this run{told}; choose one whose memory has gate=judge"
+        how = "choose one whose memory has gate=judge, or make one: jitmem run 20_evaluate -p gate judge"
+        return f"no model judged this run{told}; {how}"
     return "no episode of this run has been judged yet; press Reload later"
 
 

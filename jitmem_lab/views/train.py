@@ -30,11 +30,11 @@ SAID = {
     "new": "it has not begun",
     "running": "it is running",
     "stopping": "it ends after this step, with a checkpoint",
-    "stopped": "it was stopped by hand; `jitmem train resume` goes on from its last checkpoint",
+    "stopped": "it was stopped by hand; jitmem train resume goes on from its last checkpoint",
     "completed": "all steps are done",
-    "interrupted": "it was stopped by hand; `jitmem train resume` goes on from its last checkpoint",
-    "failed": "it broke off; `jitmem train resume` goes on from its last checkpoint",
-    "killed": "its process died without a word; `jitmem train resume` goes on from its last checkpoint",
+    "interrupted": "it was stopped by hand; jitmem train resume goes on from its last checkpoint",
+    "failed": "it broke off; jitmem train resume goes on from its last checkpoint",
+    "killed": "its process died without a word; jitmem train resume goes on from its last checkpoint",
 }
 """What each state means."""
 _HELDOUT = (
@@ -113,7 +113,8 @@ class TrainView(RunView):
     def _nothing(self) -> str:
         if self._listed:
             return "choose a training above"
-        return f"there is no training in {places(self._where)} yet; start one with `jitmem train`"
+        how = "start one with: jitmem train -p preset pocket -o runs/pocket"
+        return f"there is no training in {places(self._where)} yet; {how}"
 
     def _open(self) -> None:
         """Read the chosen training from its start."""

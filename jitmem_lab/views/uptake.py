@@ -38,6 +38,10 @@ _WORD = re.compile(rf"(\n(?:[ \t]*(?:\d{{1,4}}[.)]|[-*•])(?=\s))?)|[{_SINGLE}]
 _ACTION = re.compile(r"(?m)^[ \t]*(?:\d{1,4}[.)][ \t]+|[-*•][ \t]+|Did:[ \t]*)(\S+(?:[ \t]+\S+)?)[ \t]*$")
 
 
+FRAME = re.compile(r"(?m)^[ \t]*(Task: .*|Steps to do it:|What was done:|Lessons:)$")
+"""Lines that a payload is framed with, as `curation.HEADINGS` has them: nobody took them from a trace."""
+
+
 class Mark(NamedTuple):
     """A part of a text that is marked."""
 
@@ -59,7 +63,7 @@ class Uptake(NamedTuple):
     traces: tuple[tuple[Mark, ...], ...]
     """The marks of each trace, in order."""
     words: int
-    """Words of all payloads together."""
+    """Words of all payloads together, but for the lines that frame them."""
     shared: int
     """How many of them are in a run that some trace has too."""
     by_trace: tuple[int, ...]
@@ -96,6 +100,8 @@ class _Words:
 
     def __init__(self, text: str, between: str) -> None:
         shown = clean_text(text[:COMPARED], None)
+        if between == _LINE:
+            shown = FRAME.sub(lambda line: " " * len(line[0]), shown)
         shown = f"\n{shown}"  # so that the first line begins like the others
         self.words: list[str] = []
         self.starts: list[int] = []

@@ -147,3 +147,14 @@ def test_long_and_repeating_texts_stay_cheap(text):
     assert both.cut
     assert len(text) > COMPARED
     assert plain(marked(text, both.payloads[0], 8000)) == clean_text(text, 8000)
+
+
+def test_what_frames_a_payload_is_not_counted_and_a_trace_given_as_it_is_is_all_taken_up():
+    from jitmem_lab.curation import HEADINGS
+
+    trace = "1. go to shelf 1\n2. take mug 1 from shelf 1"
+    for heading in HEADINGS.values():
+        given = uptake([f"Task: put a mug on the desk.\n{heading}\n{trace}"], [trace])
+        assert given.share == 1.0
+        assert all(mark.start > len("Task: put a mug on the desk.") for mark in given.payloads[0])
+    assert uptake(["Task: put a mug on the desk."], [trace]).share is None

@@ -409,15 +409,18 @@ class Comparer(pn.viewable.Viewer):
             self.task = self._tasks.keys()[0]
         self._tasks.choose(self.task)
         self._allow(self._tasks, self.task)
-        if not self._new("task", (self.task, self.diff, self.full)):
+        fit = self._tasks.keys()
+        other = len(fit) if self.task not in fit else None
+        if not self._new("task", (self.task, self.diff, self.full, other)):
             return
         key = self._names.get(self.task)
         if key is None:
             asked = f"none of these runs has played {self.task!r}; choose a task above"
             self._beside.object = style.note(asked if self.task else "no task fits; choose others above")
             return
-        body = beside.task_html(self._sides, key, self.diff, self.full, self._inspector)
-        self._beside.object = style.page(body)
+        body = style.page(beside.task_html(self._sides, key, self.diff, self.full, self._inspector))
+        words = f"{len(fit):,} of {len(self._names):,} tasks fit; the one below does not"
+        self._beside.object = body if self.task in fit else style.note(words) + body
 
     def _draw_trace(self) -> None:
         names = [side.name for side in self._sides]

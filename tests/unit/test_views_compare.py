@@ -289,6 +289,11 @@ def test_comparer_without_a_browser(folder, tmp_path):
     assert two.task != "b4"
     one.base = "jitmem"
     assert "Advice for room" in one._beside.object
+    one.text = "no such words"
+    assert "0 of 12 tasks fit; the one below does not" in one._beside.object
+    assert "Advice for room" in one._beside.object
+    one.text = ""
+    assert "tasks fit" not in one._beside.object
     one.tab = "trace"
     assert (one.bank, one.left != one.right) == ("jitmem", True)
     assert "The payloads that it led to" in one._figure.object

@@ -6,9 +6,11 @@ import contextlib
 import ctypes
 import importlib
 import ipaddress
+import itertools
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ SHORTEST_TOKEN = 8
 """Characters that a token must have."""
 PAGES = ("inspect", "compare", "bank", "judge", "live", "train")
 """The dashboards, in the order of the bar on top; each is `views.NAME.NAME_page(runs)`."""
+AHEAD, RUNS_AHEAD = 2.5, 20
+"""Seconds that are spent on reading runs before the address is told, and most runs."""
 SESSIONS = {
     "unused_session_lifetime_milliseconds": 15_000,
     "check_unused_sessions_milliseconds": 5_000,
@@ -85,12 +89,31 @@ def main(
         compress_response=not is_loopback(address),  # on this machine it would only take time
         **SESSIONS,
     )
+    ahead = read_ahead(shown)  # kept here, so that the first visitor finds them read
     print(f"Dashboards at {url(address, port)}/inspect (Ctrl-C ends them)", flush=True)
     server.start()
     give_back_memory(server)
     server.io_loop.start()
     server.stop()
+    ahead.clear()
     return 0
+
+
+def read_ahead(runs: Sequence[str | Path], seconds: float = AHEAD) -> list[Any]:
+    """The indexes of the newest runs, read for so many seconds in all; a visit goes on where one stopped."""
+    from .runs import Run
+    from .views.reading import EpisodeIndex, find_runs
+
+    found: list[Any] = []
+    limit = time.monotonic() + seconds
+    for listed in itertools.islice(find_runs(runs).values(), RUNS_AHEAD):
+        with contextlib.suppress(UserError):
+            index = EpisodeIndex(Run(listed.path))
+            index.read(max(0.0, limit - time.monotonic()))
+            found.append(index)
+        if time.monotonic() > limit:
+            break
+    return found
 
 
 def served(name: str, runs: Sequence[str | Path]) -> Callable[[], Any]:

@@ -210,3 +210,20 @@ def test_memory_goes_back_once_pages_were_closed(monkeypatch):
 def test_cells_of_a_long_table_are_those_of_cleaned_texts():
     texts = ["", " a  b ", "x" * 200, "x" * 201, "<b>&", "\x1b[31mred", "é\u202e", *map(chr, range(300))]
     assert [_cell(text, 200) for text in texts] == [clean_text(text, 200) for text in texts]
+
+
+def test_runs_are_read_before_the_first_visitor_comes(folder, tmp_path):
+    from jitmem_lab.runs import Run
+    from jitmem_lab.views.reading import EpisodeIndex
+
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    ahead = serve.read_ahead([folder, tmp_path, tmp_path / "missing"])
+    assert {index.run.name for index in ahead} == {"long", "other"}
+    scan = ahead[0]._scan
+    assert scan.whole
+    index = EpisodeIndex(Run(ahead[0].run.path))
+    assert index._scan is scan
+    assert scan.version == 60
+    del index, scan
+    assert serve.read_ahead([folder], seconds=0.0)[0].share <= 1.0

@@ -311,7 +311,7 @@ def _record(
 
 
 def _patience(spec: str) -> dict[str, Any]:
-    """A served executor that is gone is told of within a minute."""
+    """A served executor that refuses connections is told of within a minute; one that hangs after time-outs."""
     return {"retries": 3} if spec.startswith("openai:") else {}
 
 

@@ -311,7 +311,7 @@ def _record(
 
 
 def _patience(spec: str) -> dict[str, Any]:
-    """A served executor that refuses connections is told of within a minute; one that hangs after time-outs."""
+    """A served executor that refuses connections is told of within a minute, one that hangs later."""
     return {"retries": 3} if spec.startswith("openai:") else {}
 
 

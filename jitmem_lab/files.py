@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,12 @@ def write_json(path: Path, value: Any) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Append one line durably; a kill leaves at most a torn last line."""
-    data = (line + "\n").encode("ascii")
+    append_lines(path, [line])
+
+
+def append_lines(path: Path, lines: Sequence[str]) -> None:
+    """Append lines durably, all in one write; a kill leaves the first ones and at most one torn line."""
+    data = "".join(line + "\n" for line in lines).encode("ascii")
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         view = memoryview(data)

@@ -198,3 +198,21 @@ def bench_views(episodes: int, gigabytes: float, observation: float, sessions: i
         return render(result)
 
     emit(as_json, work, show)
+
+
+@bench_group.command("training")
+@click.option("--preset", default="pocket", show_default=True, help="Preset of the training.")
+@click.option("--steps", type=click.IntRange(min=3), default=5, show_default=True, help="Steps a training.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=4, show_default=True, help="Trainings each way, in turn."
+)
+@json_option
+def bench_training(preset: str, steps: int, rounds: int, as_json: bool) -> None:
+    """A training step beside TRL's own, interleaved, with episodes of no length."""
+
+    def work() -> dict[str, Any]:
+        from .training import run
+
+        return dict(run(preset=preset, steps=steps, rounds=rounds, progress=note))
+
+    emit(as_json, work, facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ from ..errors import UserError
 from ..terminal import emit, facts, json_option, run_path, table
 
 config_option = click.option(
-    "--config", "file", type=click.Path(path_type=Path), help="TOML or JSON file of parameters."
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    help="TOML or JSON file of parameters, or a recipe's file.",
 )
 pairs_option = click.option(
     "-p",
@@ -45,6 +49,8 @@ def read_parameters(file: Path | None, pairs: tuple[tuple[str, str], ...]) -> di
             raise UserError(f"{file} cannot be read as TOML or JSON: {error}") from None
         if not isinstance(values, dict):
             raise UserError(f"{file} holds no table of parameters")
+        if isinstance(values.get("train"), dict):  # a recipe
+            values = dict(values["train"])
     for name, text in pairs:
         values[name] = _value(text)
     return values
@@ -64,6 +70,11 @@ def _value(text: str) -> Any:
 @pairs_option
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="The run directory.")
 @click.option("--detach", is_flag=True, help="Start it as a job of its own and come back at once.")
+@click.option(
+    "--launcher",
+    default="",
+    help="What starts it on several GPUs, e.g. 'accelerate launch --config_file eight.yaml'.",
+)
 @click.pass_context
 @json_option
 def train_group(
@@ -72,11 +83,14 @@ def train_group(
     pairs: tuple[tuple[str, str], ...],
     out: Path | None,
     detach: bool,
+    launcher: str,
     as_json: bool,
 ) -> None:
     """Train a curator by GRPO from the reward of the same task's episode.
 
         jitmem train -p preset pocket -o runs/pocket
+
+    On GPUs, `jitmem train recipes` shows what to serve and how to start it.
 
     Killed or interrupted, the same command goes on from the last checkpoint.
     """
@@ -88,9 +102,9 @@ def train_group(
         from . import TrainConfig, launch, train
 
         config = TrainConfig.make(**values)
-        if detach:
-            job = launch(config, out)
-            return job.run.summary()
+        if detach or launcher:
+            job = launch(config, out, launcher=shlex.split(launcher))
+            return (job.run if detach else job.watch()).summary()
         return train(config, out).summary()
 
     emit(as_json, work, facts)
@@ -147,12 +161,14 @@ def recipes_command(name: str | None, as_json: bool) -> None:
             found = [load_recipe(one) for one in recipe_names()]
             return {"rows": [{"recipe": one.name, "machine": one.machine["about"]} for one in found]}
         from ..models.serving import command_line
-        from .recipes import hours, memory
+        from .recipes import curator_server, hours, memory, training_command
 
         recipe = load_recipe(name)
         return {
             "file": str(FOLDER / f"{name}.toml"),
-            "serve": " ".join(command_line(recipe.serving, ["vllm"])),
+            "serve": shlex.join(command_line(recipe.serving, ["vllm"])),
+            "curator_server": curator_server(recipe),
+            "train": training_command(recipe),
             "memory": [line._asdict() for line in memory(recipe)],
             "hours": [line._asdict() for line in hours(recipe)],
         }
@@ -161,6 +177,8 @@ def recipes_command(name: str | None, as_json: bool) -> None:
         if "rows" in result:
             return table(result["rows"], "none")
         parts = [f"recipe: {result['file']}", f"executor: {result['serve']}"]
+        parts += [f"curator's server: {result['curator_server']}"] if result["curator_server"] else []
+        parts += [f"training: {result['train']}"]
         for title, unit in (("memory", "GB"), ("hours", "h")):
             rows = [
                 {"": line["what"], unit: f"{line['value']:.1f}", "how": line["how"]} for line in result[title]

@@ -222,6 +222,12 @@ class TrainConfig(BaseModel):
         }
         return EvalConfig.make(**(base | self.play | more))
 
+    def reported(self, **more: Any) -> EvalConfig:
+        """How episodes are played where figures are reported: without what is so in training only."""
+        only = PRESETS[self.preset].get("play", {})
+        own = {name: value for name, value in self.play.items() if only.get(name) != value}
+        return self.model_copy(update={"play": own}).evaluation(**more)
+
     def folder(self, root: str | Path = "runs") -> Path:
         """The run directory that this config has by default."""
         name = self.benchmark.rpartition(":")[2]

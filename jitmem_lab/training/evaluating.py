@@ -37,7 +37,12 @@ def evaluate_trained(
     out: str | Path | None = None,
     **operation: Any,
 ) -> dict[str, Run]:
-    """Play the same tasks under each condition, on the streaming protocol, from the training's own bank size.
+    """Play the same tasks under each condition, on the streaming protocol.
+
+    Episodes are played as the evaluation preset of the training's name says, with what its `play` changes;
+    what the preset sets for training only (`paper`: an executor that doesn't think) does not count here. The
+    stream starts from as many demonstrations as the training bank had; after a training over `bank`, from
+    nothing, as published.
 
     Args:
         training: The training, with a chosen checkpoint.
@@ -49,13 +54,16 @@ def evaluate_trained(
         operation: As for `evaluate`: concurrency, cache, progress, models.
 
     Raises:
-        UserError: An unknown condition, no chosen checkpoint, or the split has no data.
+        UserError: An unknown condition, no chosen checkpoint, the split that was trained on, or one without
+            data.
     """
     run = training if isinstance(training, TrainRun) else TrainRun(training)
     for name in conditions:
         if name not in CONDITIONS:
             raise UserError(f"there is no condition {name!r}; there are {', '.join(CONDITIONS)}")
     config = run.config
+    if split == config.split:
+        raise UserError(f"{split} is what the curator was trained on; evaluate on another split")
     folder = run.path / f"eval-{split}" if out is None else Path(out)
     found = {}
     for name in conditions:
@@ -64,7 +72,7 @@ def evaluate_trained(
             more["warm_start"] = config.bank_size
         if CONDITIONS[name]["memory"] == "jitmem":
             more["curator_model"] = run.curator if name.startswith("trained") else config.curator
-        evaluation = config.evaluation(**(CONDITIONS[name] | more))
+        evaluation = config.reported(**(CONDITIONS[name] | more))
         found[name] = evaluate(evaluation, out=folder / f"{name}-{order}", **operation)
     return found
 

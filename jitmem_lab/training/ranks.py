@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 
 def rank() -> int:
@@ -26,6 +27,17 @@ def any_of(flag: bool) -> bool:
         told = told.cuda()
     torch.distributed.all_reduce(told, torch.distributed.ReduceOp.MAX)
     return bool(told.item())
+
+
+def gathered(values: list[Any]) -> list[Any]:
+    """Every process's values, one process's after another's; all must ask."""
+    import torch
+
+    if world() == 1 or not torch.distributed.is_initialized():
+        return values
+    found: list[list[Any]] = [[] for _ in range(world())]
+    torch.distributed.all_gather_object(found, values)
+    return [value for part in found for value in part]
 
 
 def wait_for_all() -> None:

@@ -6,6 +6,7 @@ assumptions, set so that the paper's 21 hours on eight H200 (ALFWorld, Qwen3-8B)
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ PARAMETERS = 8.19e9
 """Weights of Qwen3-8B (its model card)."""
 VOCABULARY = 151_936
 """Its vocabulary."""
+LAYERS, WIDTH = 36, 4_096
+"""Its layers and their width."""
 TURNS = 20.0
 """Turns of an episode: the executor alone takes up to 30, a good payload about 12 (paper, table 4)."""
 READ, WRITTEN = 900.0, 90.0
@@ -83,6 +86,23 @@ def load_recipe(name: str) -> Recipe:
     )
 
 
+def training_command(recipe: Recipe) -> str:
+    """What is typed to start the training, once its servers answer."""
+    command = ["jitmem", "train", "--config", str(FOLDER / f"{recipe.name}.toml")]
+    if "accelerate" in recipe.launch:
+        file = str(recipe.launch["accelerate"])
+        words = [str(FOLDER / word) if word == file else word for word in recipe.launch["command"]]
+        command += ["--launcher", shlex.join(words)]
+    return shlex.join(command)
+
+
+def curator_server(recipe: Recipe) -> str:
+    """What starts the server that writes payloads, where there is one apart."""
+    environment = recipe.launch.get("curator_server_environment", {})
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    return shlex.join([*settings, *recipe.launch.get("curator_server", [])])
+
+
 class Line(NamedTuple):
     """One line of an estimate."""
 
@@ -124,8 +144,18 @@ def memory(recipe: Recipe) -> list[Line]:
         gathered = 2 * PARAMETERS / GB * 0.1
         lines.append(Line("layers gathered for a pass", gathered, "a tenth of 2 bytes x weights"))
         if config.beta:
-            share = 2 * PARAMETERS / GB / gpus
-            lines.append(Line("reference policy, bfloat16", share, f"2 bytes x weights / {gpus} GPUs"))
+            share = 4 * PARAMETERS / GB / gpus
+            lines.append(Line("reference policy, float32", share, f"4 bytes x weights / {gpus} GPUs"))
+    tokens = config.micro_batch * min(CURATOR_PROMPT * 2 + config.max_completion, 40_960)
+    kept = 2 * tokens * WIDTH * (LAYERS + 18) / GB
+    lines.append(
+        Line(
+            "activations, each layer's input kept",
+            kept,
+            f"2 bytes x {tokens:,.0f} tokens (prompts twice as long as usual) x {WIDTH:,} "
+            f"x ({LAYERS} layers + 18 for the one at work)",
+        )
+    )
     logits = 4 * 2 * config.micro_batch * config.max_completion * VOCABULARY / GB
     rows = f"2 x 4 bytes x {config.micro_batch} payloads x {config.max_completion:,} tokens x {VOCABULARY:,}"
     chunked = min(logits, 12.0)  # TRL 1.16 computes log-probabilities in chunks

@@ -11,15 +11,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers import TrainerCallback
 
-from ..files import append_line, drop_torn_line, read_lines, write_atomic, write_json
+from ..files import append_line, append_lines, drop_torn_line, read_lines, write_atomic, write_json
 from ..records import to_json
 from .config import TrainConfig
 from .presets import is_test_split
-from .ranks import any_of, rank, wait_for_all, world
+from .ranks import any_of, gathered, rank, wait_for_all
 from .reward import Prompt, Rollout, zero_variance_share
 from .runs import Stopped, TrainRun
 from .trainer import renamed
@@ -121,6 +121,7 @@ class Watch(TrainerCallback):
         """Write a batch of payloads with what came of them."""
         step = update // self.config.updates + 1
         before = rank() * len(rollouts) // self.config.group
+        lines = []
         for number, one in enumerate(rollouts):
             task = self.prompts[one.prompt].task
             trajectory = one.played.trajectory
@@ -141,25 +142,12 @@ class Watch(TrainerCallback):
                 "seconds": round(one.played.seconds, 3),
                 "shared": one.played.shared,
             }
-            append_line(self.path / "rollouts.jsonl", to_json(line))
-        rewards = [one.played.reward for one in rollouts]
-        known = [reward for reward in rewards if reward is not None]
-        turns = [len(one.played.trajectory.steps) for one in rollouts if one.played.trajectory is not None]
-        mean = sum(known) / len(known) if known else None
+            lines.append(to_json(line))
+        append_lines(self.path / "rollouts.jsonl", lines)
         self._play += seconds
-        self._batch = {
-            "reward": mean,
-            "reward_std": None
-            if mean is None
-            else (sum((reward - mean) ** 2 for reward in known) / len(known)) ** 0.5,
-            "zero_variance_share": zero_variance_share(rewards, self.config.group),
-            "unscored": len(rewards) - len(known),
-            "turns": sum(turns) / len(turns) if turns else None,
-            "episodes": sum(not one.played.shared for one in rollouts),
-            "cut_share": sum(one.tokens >= self.config.max_completion for one in rollouts) / len(rollouts),
-            "distinct_share": len({(one.prompt, one.payload) for one in rollouts}) / len(rollouts),
-            "executor_tokens": sum(one.played.tokens for one in rollouts if not one.played.shared),
-        }
+        self._batch = batch_figures(
+            gathered([_figures(one) for one in rollouts]), self.config.group, self.config.max_completion
+        )
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Evaluate before the first step."""
@@ -213,9 +201,6 @@ class Watch(TrainerCallback):
             "seconds_play": round(self._play, 3),
             "seconds_update": round(max(whole - generate - self._play, 0.0), 3),
         }
-        if world() > 1:  # what was played here is a part of the batch only; TRL has gathered these
-            line |= {"reward": logs.get("reward"), "zero_variance_share": logs.get("frac_reward_zero_std")}
-            self._batch |= {name: line[name] for name in ("reward", "zero_variance_share")}
         self._play = 0.0
         append_line(self.path / "metrics.jsonl", to_json(line))
         self._warn(step)
@@ -296,6 +281,51 @@ class Watch(TrainerCallback):
         """Close the bar."""
         if self._bar is not None:
             self._bar.close()
+
+
+class _Figures(NamedTuple):
+    """What a batch's figures need of a payload."""
+
+    prompt: int
+    payload: str
+    tokens: int
+    reward: float | None
+    turns: int | None
+    shared: bool
+    executor_tokens: int
+
+
+def _figures(one: Rollout) -> _Figures:
+    trajectory = one.played.trajectory
+    return _Figures(
+        one.prompt,
+        one.payload,
+        one.tokens,
+        one.played.reward,
+        None if trajectory is None else len(trajectory.steps),
+        one.played.shared,
+        one.played.tokens,
+    )
+
+
+def batch_figures(batch: list[_Figures], group: int, longest: int) -> dict[str, Any]:
+    """The figures of a step's line that follow from its payloads; groups stand one after another."""
+    rewards = [one.reward for one in batch]
+    known = [reward for reward in rewards if reward is not None]
+    turns = [one.turns for one in batch if one.turns is not None]
+    mean = sum(known) / len(known) if known else None
+    deviation = None if mean is None else (sum((one - mean) ** 2 for one in known) / len(known)) ** 0.5
+    return {
+        "reward": mean,
+        "reward_std": deviation,
+        "zero_variance_share": zero_variance_share(rewards, group),
+        "unscored": len(rewards) - len(known),
+        "turns": sum(turns) / len(turns) if turns else None,
+        "episodes": sum(not one.shared for one in batch),
+        "cut_share": sum(one.tokens >= longest for one in batch) / len(batch),
+        "distinct_share": len({(one.prompt, one.payload) for one in batch}) / len(batch),
+        "executor_tokens": sum(one.executor_tokens for one in batch if not one.shared),
+    }
 
 
 def _step_of(line: str) -> float:

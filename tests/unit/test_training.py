@@ -225,7 +225,12 @@ def test_two_processes_share_a_batch(server: StubServer, curator: Path, tmp_path
         assert [len(one) for one in tasks] == [1, 1]
         assert tasks[0] != tasks[1]
         rewards = [r["reward"] for r in rollouts if r["step"] == step]
-        assert run.metrics()["reward"][step - 1] == pytest.approx(sum(rewards) / 8)
+        row = run.metrics().iloc[step - 1]
+        assert row["reward"] == pytest.approx(sum(rewards) / 8)
+        whole = [r for r in rollouts if r["step"] == step]
+        assert row["episodes"] == sum(not r["shared"] for r in whole)
+        assert row["turns"] == pytest.approx(sum(len(r["actions"]) for r in whole) / 8)
+        assert row["distinct_share"] == len({(r["prompt"], r["payload"]) for r in whole}) / 8
     assert run.chosen()["step"] == 2  # type: ignore[index]
 
 

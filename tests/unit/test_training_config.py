@@ -122,3 +122,11 @@ def test_every_parameter_is_shown_with_what_it_means(capsys: pytest.CaptureFixtu
     for name in TrainConfig.model_fields:
         assert name in shown
     assert "Learning rate, constant after the warm-up." in shown
+
+
+def test_what_is_reported_is_played_as_published_not_as_in_training() -> None:
+    paper = TrainConfig.make(preset="paper", split="train", heldout="valid_train")
+    assert paper.evaluation().thinking is False
+    assert paper.reported(split="valid_seen").thinking is True
+    own = TrainConfig.make(preset="paper", split="train", heldout="valid_train", play={"k": 5})
+    assert own.reported(split="valid_seen").k == 5

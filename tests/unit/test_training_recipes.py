@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from jitmem_lab.errors import UserError
 from jitmem_lab.models.serving import command_line
 from jitmem_lab.terminal import exit_code
-from jitmem_lab.training.commands import train_group
+from jitmem_lab.training.commands import read_parameters, train_group
+from jitmem_lab.training.config import TrainConfig
 from jitmem_lab.training.recipes import FOLDER, hours, load_recipe, memory, recipe_names, training_gpus
 
 pytestmark = pytest.mark.unit
@@ -26,7 +28,13 @@ def test_a_recipe_reaches_trl_and_fits(name: str, tmp_path: Path, capsys: pytest
     assert 1 < hours(recipe)[-1].value < 24 * 14
     assert "--enable-prefix-caching" in command_line(recipe.serving, ["vllm"])
     assert exit_code(train_group, ["recipes", name]) == 0
-    assert "estimated by arithmetic, not measured" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "estimated by arithmetic, not measured" in shown
+    typed = shlex.split(next(line for line in shown.splitlines() if line.startswith("training: ")))
+    told = train_group.make_context("train", typed[3:]).params
+    assert TrainConfig.make(**read_parameters(told["file"], ())) == recipe.config
+    assert all(Path(word).is_file() for word in shlex.split(told["launcher"]) if word.endswith(".yaml"))
+    assert bool(told["launcher"]) == ("accelerate" in recipe.launch)
     pytest.importorskip("trl")
     from jitmem_lab.training.trainer import grpo_arguments
 

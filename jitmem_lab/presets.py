@@ -75,9 +75,13 @@ win too few games to fill one. The gate is the environment: such a model is no j
 POCKET: dict[str, Any] = SMALL | {
     "model": "pocket",
     "curator_model": "pocket:curator",
-    "curator_max_tokens": 100,
+    "curator_max_tokens": 110,
+    "curator_temperature": 0.6,
+    "curator_top_p": 0.95,
+    "curator_top_k": 20,
 }
-"""For the shipped miniature, fitted on ALFWorld only: as `small`, with models and curator of its own."""
+"""For the shipped miniature, fitted on ALFWorld only: as `small`, with models of its own, payloads drawn as
+in the paper, and 20 turns, so that a payload may name several places to look in."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": PAPER,
@@ -100,7 +104,7 @@ BY_BENCHMARK: dict[str, dict[str, dict[str, Any]]] = {
         "webshop": {"max_steps": 15},
         "tau2": {"batch_size": 5, "max_steps": 20},
     },
-    "pocket": {"alfworld": {"max_steps": 15}},
+    "pocket": {"alfworld": {"max_steps": 20}},
 }
 """What a preset sets otherwise on one benchmark; a limit of turns that is None is the benchmark's own.
 Published: 30 turns in ALFWorld and WebShop, 200 and batches of 5 in τ², no thinking in WebShop. τ²'s executor

@@ -23,6 +23,8 @@ CONTEXT = 1024
 """Tokens of context of both models."""
 GIVEN_WEIGHT = 0.2
 """Weight of what is given in a lesson, beside 1 for what is to be written: reading it teaches as well."""
+DOUBTFUL_WEIGHT = 0.1
+"""Weight of the first word of a doubtful step, and of all words of one that is guessed."""
 _SORTED = 16
 """Batches that are drawn together and sorted by length, so that little is padded."""
 
@@ -49,7 +51,7 @@ class Fit(NamedTuple):
 
 
 FITS = {
-    "executor": Fit("executor", 64, 3, 4, 160, 2500, 10, 4e-3),
+    "executor": Fit("executor", 96, 4, 4, 256, 4000, 10, 4e-3),
     "curator": Fit("curator", 64, 3, 4, 160, 800, 10, 4e-3),
 }
 """Measured, see the model card. The curator is stopped early: it is to have something to learn."""
@@ -196,7 +198,7 @@ def fit(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        written = weights == 1
+        written = weights * (weights != GIVEN_WEIGHT)
         now = float((losses.detach() * written).sum() / written.sum())
         seen = now if not step else 0.98 * seen + 0.02 * now
         if on_step is not None:
@@ -238,10 +240,22 @@ def _padded(lessons: list[Lesson], tokenizer: Any, end: list[int]) -> _Batch:
     pairs = list(zip(given, asked, strict=True))
     length = max(len(a) + len(b) for a, b in pairs)
     pad = tokenizer.pad_token_id
-    return _Batch(
-        [a + b + [pad] * (length - len(a) - len(b)) for a, b in pairs],
-        [[GIVEN_WEIGHT] * len(a) + [1.0] * len(b) + [0.0] * (length - len(a) - len(b)) for a, b in pairs],
-    )
+    weights = [
+        [GIVEN_WEIGHT] * len(a) + _weights(lesson, b, tokenizer) + [0.0] * (length - len(a) - len(b))
+        for (a, b), lesson in zip(pairs, lessons, strict=True)
+    ]
+    return _Batch([a + b + [pad] * (length - len(a) - len(b)) for a, b in pairs], weights)
+
+
+def _weights(lesson: Lesson, ids: list[int], tokenizer: Any) -> list[float]:
+    """The weight of each token that is to be written; a target goes on after its first step's number."""
+    found = [1.0] * len(ids)
+    for step in (*lesson.doubtful, *lesson.guessed):
+        at = 0 if step == 1 else ids.index(tokenizer.convert_tokens_to_ids(f"\n{step}.")) + 1
+        found[at] = DOUBTFUL_WEIGHT
+        if step in lesson.guessed:  # going there, the place and its number
+            found[at : at + 3] = [DOUBTFUL_WEIGHT] * 3
+    return found
 
 
 def _rate(step: int, steps: int) -> float:

@@ -19,6 +19,10 @@ class Lesson(NamedTuple):
     """What is given."""
     target: str
     """How it goes on."""
+    doubtful: tuple[int, ...] = ()
+    """Steps of it, from 1, whose first word could be another if something else had been there."""
+    guessed: tuple[int, ...] = ()
+    """Steps of it, from 1, that nothing in the context tells."""
 
 
 def numbered(actions: Sequence[str]) -> str:
@@ -34,20 +38,26 @@ def block(goal: str, actions: Sequence[str]) -> str:
 def executor_lesson(experts: Experts, rng: random.Random) -> Lesson:
     """An episode as the executor would play it, with or without a payload before it.
 
-    In a fifth of them there is no payload. In the others it is the walkthrough; or it names several places to
+    In some of them there is no payload. In the others it is the walkthrough; or it names several places to
     look in, one of them right; or wrong places only. The episode then looks where the payload says, as far as
     the room has such places, takes what it finds, and looks elsewhere when all were wrong. Numbers of things
     and of places to bring them to may differ too.
+
+    Leaving a place where nothing was found is a doubtful step: the executor chooses among what is possible,
+    so where the thing is missing, taking it is no choice. Going to a place that the payload does not name is
+    a guess.
 
     Every thing and place has the name of another, drawn anew for each lesson: what is learned is to read a
     payload and to play, not where things lie or what heats them. That is for the memory to say.
     """
     episode = rng.choice(experts.episodes)
-    kind = rng.choices(("none", "exact", "listed", "wrong"), (20, 25, 40, 15))[0]
+    kind = rng.choices(("none", "exact", "listed", "wrong"), (15, 15, 55, 15))[0]
     room = set(experts.places[episode.scene])
     renumber = _Renumber(rng, 0.0 if kind == "exact" else 0.4)
     payload: list[str] = []
     story: list[str] = []
+    doubtful: list[int] = []
+    guessed: list[int] = []
     for leg in episode.legs:
         if not leg.searches or not leg.place:
             story += _done(leg)
@@ -63,15 +73,21 @@ def executor_lesson(experts: Experts, rng: random.Random) -> Lesson:
         if kind in ("none", "wrong"):
             more = wrong_places(experts, episode, leg, rng.choice((0, 0, 0, 1, 1, 2)), rng)
             visited += [place for place in more if place in room and place not in visited]
+        named = [] if kind == "none" else listed
         for place in visited:
+            guessed += [] if place in named else [len(story) + 1]
             story += experts.walk(place)
+            doubtful.append(len(story) + 1)
+        guessed += [] if leg.place in named else [len(story) + 1]
         story += _done(leg)
         payload += [renumber(action) for action in look(experts, leg, listed)]
     advice = "" if kind == "none" else block(episode.goal, payload) + "\n\n"
     prompt = load_prompt("executor_choose")
     (message,) = prompt.messages(task=episode.goal, advice=advice, steps="1.")
     rename = _Rename(experts, rng)
-    return Lesson(rename(message.content), rename(numbered(story).removeprefix("1.")))
+    return Lesson(
+        rename(message.content), rename(numbered(story).removeprefix("1.")), tuple(doubtful), tuple(guessed)
+    )
 
 
 def curator_lesson(experts: Experts, rng: random.Random) -> Lesson:
@@ -120,10 +136,14 @@ def look(experts: Experts, leg: Leg, listed: Sequence[str]) -> list[str]:
 
 
 def wrong_places(experts: Experts, episode: Expert, leg: Leg, count: int, rng: random.Random) -> list[str]:
-    """At most `count` places besides the right one: half where such things lie, half of the room."""
-    likely = [rng.choice(experts.finds[leg.found]) for _ in range(count)]
+    """At most `count` places besides the right one: half where such things lie; few aren't in the room."""
     near = experts.places[episode.scene]
-    drawn = [place if rng.random() < 0.5 else rng.choice(near) for place in likely]
+    drawn = []
+    for _ in range(count):
+        likely = experts.finds[leg.found]
+        inside = [place for place in likely if place in near]
+        some = likely if rng.random() < 0.15 else inside or near
+        drawn.append(rng.choice(some if rng.random() < 0.5 else near))
     return [place for place in dict.fromkeys(drawn) if place != leg.place]
 
 

@@ -97,7 +97,7 @@ POCKET: dict[str, Any] = {
     "warmup": 3,
     "beta": 0.0,
     "max_prompt": 400,
-    "max_completion": 100,
+    "max_completion": 110,
     "lora": 0,
     "dtype": "float32",
     "heldout_games": 60,

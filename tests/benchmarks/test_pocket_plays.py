@@ -18,7 +18,7 @@ GAMES = 12
 
 def test_a_right_payload_is_followed_and_none_rarely_suffices():
     config = EvalConfig.make(preset="pocket", memory="none")
-    assert (config.model, config.max_steps) == ("pocket", 15)
+    assert (config.model, config.max_steps) == ("pocket", 20)
     bench, model = load_benchmark("alfworld", split="generated_test"), load_model("pocket", threads=1)
     executor = make_executor(config, model)
     tasks = bench.tasks(limit=GAMES, order=0)

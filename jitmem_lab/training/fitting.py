@@ -254,7 +254,7 @@ def _weights(lesson: Lesson, ids: list[int], tokenizer: Any) -> list[float]:
         at = 0 if step == 1 else ids.index(tokenizer.convert_tokens_to_ids(f"\n{step}.")) + 1
         found[at] = DOUBTFUL_WEIGHT
         if step in lesson.guessed:  # going there, the place and its number
-            found[at : at + 3] = [DOUBTFUL_WEIGHT] * 3
+            found[at : at + 4] = [DOUBTFUL_WEIGHT] * 4
     return found
 
 

@@ -38,7 +38,7 @@ def block(goal: str, actions: Sequence[str]) -> str:
 def executor_lesson(experts: Experts, rng: random.Random) -> Lesson:
     """An episode as the executor would play it, with or without a payload before it.
 
-    In some of them there is no payload. In the others it is the walkthrough; or it names several places to
+    In a fifth of them there is no payload. In the others it is the walkthrough; or it names several places to
     look in, one of them right; or wrong places only. The episode then looks where the payload says, as far as
     the room has such places, takes what it finds, and looks elsewhere when all were wrong. Numbers of things
     and of places to bring them to may differ too.
@@ -51,7 +51,7 @@ def executor_lesson(experts: Experts, rng: random.Random) -> Lesson:
     payload and to play, not where things lie or what heats them. That is for the memory to say.
     """
     episode = rng.choice(experts.episodes)
-    kind = rng.choices(("none", "exact", "listed", "wrong"), (15, 15, 55, 15))[0]
+    kind = rng.choices(("none", "exact", "listed", "wrong"), (20, 25, 40, 15))[0]
     room = set(experts.places[episode.scene])
     renumber = _Renumber(rng, 0.0 if kind == "exact" else 0.4)
     payload: list[str] = []

@@ -9,8 +9,8 @@ NUMBERS = 60
 """Instance numbers, and numbers of steps, that have a token of their own."""
 PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
 """Padding, the end of what was written, and any word that is not in the vocabulary."""
-_PIECE = r"\n+\d+\.|\n+| ?go to\b| ?\w+| ?[^\w\s]|\s"
-"""A step's number with the line break before it, other line breaks, `go to`, words, signs."""
+_PIECE = r"\n+\d+\.|\n+| ?\w+| ?[^\w\s]|\s"
+"""A step's number with the line break before it, other line breaks, words, signs."""
 
 
 def pieces(text: str) -> list[str]:

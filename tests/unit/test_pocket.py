@@ -90,7 +90,7 @@ def test_a_lesson_is_the_executors_own_prompt(experts):
     rng = random.Random(1)
     lessons = [executor_lesson(experts, rng) for _ in range(200)]
     shown = [lesson for lesson in lessons if lesson.context.count("Task:") == 2]
-    assert 0.75 < len(shown) / len(lessons) < 0.95  # the rest have no payload
+    assert 0.7 < len(shown) / len(lessons) < 0.9  # the rest have no payload
     payload, _, rest = shown[0].context.rpartition("\n\n")
     task = Task(benchmark="alfworld", split="train", task_id="x", description=rest[6 : rest.index("\n")])
     from jitmem_lab.benchmarks.base import Observation
@@ -125,7 +125,7 @@ def test_what_no_payload_tells_counts_less(experts, tokenizer):
         ids = tokenizer(lesson.target)["input_ids"]
         weights = _weights(lesson, ids, tokenizer)
         light = sum(weight == DOUBTFUL_WEIGHT for weight in weights)
-        assert light == 3 * len(lesson.guessed) + len(set(lesson.doubtful) - set(lesson.guessed))
+        assert light == 4 * len(lesson.guessed) + len(set(lesson.doubtful) - set(lesson.guessed))
         assert set(weights) <= {1.0, DOUBTFUL_WEIGHT}
 
 

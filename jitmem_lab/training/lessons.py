@@ -38,8 +38,8 @@ def block(goal: str, actions: Sequence[str]) -> str:
 def executor_lesson(experts: Experts, rng: random.Random) -> Lesson:
     """An episode as the executor would play it, with or without a payload before it.
 
-    In a fifth of them there is no payload. In the others it is the walkthrough; or it names several places to
-    look in, one of them right; or wrong places only. The episode then looks where the payload says, as far as
+    In some of them (15 in 100) there is no payload. In the others it is the walkthrough; or it names several
+    places to look in, one of them right; or wrong places only. The episode then looks where the payload says, as far as
     the room has such places, takes what it finds, and looks elsewhere when all were wrong. Numbers of things
     and of places to bring them to may differ too.
 
@@ -51,7 +51,7 @@ def executor_lesson(experts: Experts, rng: random.Random) -> Lesson:
     payload and to play, not where things lie or what heats them. That is for the memory to say.
     """
     episode = rng.choice(experts.episodes)
-    kind = rng.choices(("none", "exact", "listed", "wrong"), (20, 25, 40, 15))[0]
+    kind = rng.choices(("none", "exact", "listed", "wrong"), (15, 10, 47, 28))[0]
     room = set(experts.places[episode.scene])
     renumber = _Renumber(rng, 0.0 if kind == "exact" else 0.4)
     payload: list[str] = []
@@ -88,6 +88,25 @@ def executor_lesson(experts: Experts, rng: random.Random) -> Lesson:
     return Lesson(
         rename(message.content), rename(numbered(story).removeprefix("1.")), tuple(doubtful), tuple(guessed)
     )
+
+
+def copy_lesson(experts: Experts, rng: random.Random, rename: bool = False) -> Lesson:
+    """A list of places to go to under some goal, to be carried out as it stands.
+
+    Args:
+        experts: Where kinds of places come from.
+        rng: Source of every choice.
+        rename: Whether things and places bear others' names, as in `executor_lesson`.
+    """
+    goal = rng.choice(experts.episodes).goal
+    steps: list[str] = []
+    places = [f"{kind} {number}" for kind in experts.kinds for number in range(1, 5)]
+    for place in rng.sample(places, min(len(places), rng.randint(3, 9))):
+        steps += [f"go to {place}", *([f"open {place}"] if rng.random() < 0.2 else [])]
+    advice = block(goal, steps) + "\n\n"
+    (message,) = load_prompt("executor_choose").messages(task=goal, advice=advice, steps="1.")
+    told = _Rename(experts, rng) if rename else str
+    return Lesson(told(message.content), told(numbered(steps).removeprefix("1.")))
 
 
 def curator_lesson(experts: Experts, rng: random.Random) -> Lesson:

@@ -39,9 +39,9 @@ def executor_lesson(experts: Experts, rng: random.Random) -> Lesson:
     """An episode as the executor would play it, with or without a payload before it.
 
     In some of them (15 in 100) there is no payload. In the others it is the walkthrough; or it names several
-    places to look in, one of them right; or wrong places only. The episode then looks where the payload says, as far as
-    the room has such places, takes what it finds, and looks elsewhere when all were wrong. Numbers of things
-    and of places to bring them to may differ too.
+    places to look in, one of them right; or wrong places only. The episode then looks where the payload says,
+    as far as the room has such places, takes what it finds, and looks elsewhere when all were wrong. Numbers
+    of things and of places to bring them to may differ too.
 
     Leaving a place where nothing was found is a doubtful step: the executor chooses among what is possible,
     so where the thing is missing, taking it is no choice. Going to a place that the payload does not name is

@@ -93,7 +93,7 @@ POCKET: dict[str, Any] = {
     "group": 8,
     "updates": 1,
     "micro_batch": 64,
-    "learning_rate": 3e-4,
+    "learning_rate": 5e-4,
     "warmup": 3,
     "beta": 0.0,
     "max_prompt": 400,

@@ -17,7 +17,7 @@ setup: .venv/.ready
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "JitMem Lab needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
 	@command -v cc >/dev/null && command -v c++ >/dev/null || { echo "JitMem Lab needs a C and a C++ compiler for ALFWorld's dependencies (Debian: apt-get install build-essential)"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "Installing into .venv (about 850 MB to download with the CPU build of torch; once)"
+	@echo "Installing into .venv (about 900 MB to download with the CPU build of torch; once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[$(EXTRAS)]'
 	@$(BIN)/python -m jitmem_lab.models.smol
 	@touch $@

@@ -93,12 +93,11 @@ def _steps(
     way: str, config: TrainConfig, out: Path, prompts: list[Any], curator: Any, player: _Instant
 ) -> list[float]:
     """Seconds of each step of a training but the last, from its begin to the next one's."""
-    from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOTrainer
 
     from ..training.curator import load_curator
-    from ..training.prompting import step_order, trainer_prompt
+    from ..training.prompting import step_rows
     from ..training.reward import EpisodeReward
     from ..training.trainer import grpo_arguments, make_trainer
     from ..training.watching import Watch
@@ -110,10 +109,7 @@ def _steps(
             begun.append(time.perf_counter())
 
     model, tokenizer = load_curator(config)
-    order = step_order(config, len(prompts))
-    rows = Dataset.from_list(
-        [{"prompt": trainer_prompt(prompts[at].messages, tokenizer), "index": at} for at in order]
-    )
+    rows = step_rows(config, prompts, tokenizer)
 
     def bare(*, completions: Sequence[Any], index: Sequence[int], **_: Any) -> list[float | None]:
         return [

@@ -26,8 +26,8 @@ GIVEN_WEIGHT = 0.2
 DOUBTFUL_WEIGHT = 0.25
 """Weight of the first word of a doubtful step, and of all words of one that is guessed."""
 COPY_BATCH, COPY_RATE, COPY_GIVEN_WEIGHT = 32, 3e-3, 0.02
-"""Lessons a step, learning rate and weight of what is given while nothing but copying is learned. Without
-this stage, going by a list step by step was not learned from twice as many lessons (measured)."""
+"""Lessons a step, learning rate and weight of what is given while nothing but copying is learned. Fits
+of `copying=0` and 50,000 lessons did not learn to go by a list step by step."""
 COPIES = 0.15
 """Share of copies among an executor's lessons afterwards."""
 _SORTED = 16

@@ -174,7 +174,7 @@ def _trained(
     config: TrainConfig, path: Path, progress: bool, stack: contextlib.ExitStack, stop: threading.Event
 ) -> Any:
     from .curator import curator_facts, load_curator, saved
-    from .prompting import check_lengths, make_prompts, step_order, trainer_prompt, write_prompts
+    from .prompting import check_lengths, make_prompts, step_rows, write_prompts
     from .reward import EpisodeReward
     from .trainer import make_trainer
     from .watching import Watch
@@ -197,14 +197,7 @@ def _trained(
         told = curator.settings() | {"model": curator_facts(config, model)}
         _record(config, path, bench, bank, executor, told)
         write_prompts(prompts, path / "prompts.jsonl")
-    from datasets import Dataset
-
-    rows = Dataset.from_list(
-        [
-            {"prompt": trainer_prompt(prompts[number].messages, tokenizer), "index": number}
-            for number in step_order(config, len(prompts))
-        ]
-    )
+    rows = step_rows(config, prompts, tokenizer)
     from .heldout import Heldout
 
     heldout = Heldout(config, path, bench, bank, executor, stack)

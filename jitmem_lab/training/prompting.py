@@ -71,6 +71,18 @@ def step_order(config: TrainConfig, count: int) -> list[int]:
     return found[: config.steps * config.prompts]
 
 
+def step_rows(config: TrainConfig, prompts: Sequence[Prompt], tokenizer: Any) -> Any:
+    """The dataset that TRL trains on: `prompt` and `index`, in the order of the steps."""
+    from datasets import Dataset
+
+    return Dataset.from_list(
+        [
+            {"prompt": trainer_prompt(prompts[at].messages, tokenizer), "index": at}
+            for at in step_order(config, len(prompts))
+        ]
+    )
+
+
 def check_lengths(prompts: Sequence[Prompt], model: ChatModel, longest: int) -> None:
     """Raise `UserError` if a prompt is longer than what training allows."""
     for one in prompts:

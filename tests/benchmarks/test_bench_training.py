@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.benchmarks, pytest.mark.model]
+pytestmark = pytest.mark.benchmarks
 
 
 def test_both_ways_are_measured() -> None:

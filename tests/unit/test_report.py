@@ -552,6 +552,15 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_compared(
     assert compare_sections(comparison, draws=10)["runs"].text == f"{note}\n{WRITES}"
 
 
+def test_a_line_nested_too_deep_is_passed_over(tmp_path: Path) -> None:
+    for order in (0, 1):
+        make_run(tmp_path / f"raw{order}", "alfworld", "valid_seen", "raw", order)
+    before = compare_sections(Comparison.read(tmp_path), draws=10)["table_1"].text
+    with (tmp_path / "raw1" / "episodes.jsonl").open("a") as file:
+        file.write("[" * 100_000 + "\n")
+    assert compare_sections(Comparison.read(tmp_path), draws=10)["table_1"].text == before
+
+
 @pytest.mark.parametrize("line", ['{"key": "a", "calls": null}', '{"key": "a", "calls": [{"role": "boss"}]}'])
 def test_costs_that_cannot_be_read_are_told_with_the_run(tmp_path: Path, line: str) -> None:
     make_run(tmp_path / "raw", "alfworld", "valid_seen", "raw", 0)

@@ -19,6 +19,7 @@ from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.evaluation import evaluate
 from jitmem_lab.runs import list_runs
 from jitmem_lab.training import TrainRun, attach, launch, train
+from jitmem_lab.training.evaluating import evaluate_trained
 from jitmem_lab.training.main import last_checkpoint
 from tests.unit.panels import follow, know
 from tests.unit.stub_server import Say, StubServer, stub_server, thinking
@@ -120,6 +121,11 @@ def test_the_same_settings_give_the_same_training_and_others_are_refused(
     (tmp_path / "other" / "file").write_text("x")
     with pytest.raises(UserError, match="is not empty and holds no training"):
         train(done.config, tmp_path / "other", progress=False)
+
+
+def test_what_was_trained_on_is_not_evaluated_on(done: TrainRun) -> None:
+    with pytest.raises(UserError, match="train is what the curator was trained on"):
+        evaluate_trained(done, split="train")
 
 
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(done: TrainRun, tmp_path: Path) -> None:

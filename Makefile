@@ -3,6 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 EXTRAS := lab,alfworld,webshop,tau2,express,dense,hf,train,kernels,dev
 TESTS ?= tests
+# Test files that run at a time; those that take longest come first.
+JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # What `make bench` plays; with ALFWorld's own games at hand: make bench SPLIT=valid_seen
 SPLIT ?= generated_test
 
@@ -26,10 +29,10 @@ demo: setup
 	@$(BIN)/jitmem demo
 
 test: setup
-	$(BIN)/python -m pytest $(TESTS)
+	$(PYTEST) $(TESTS)
 
 test-unit test-benchmarks test-notebooks test-ui: test-%: setup
-	$(BIN)/python -m pytest tests/$*
+	$(PYTEST) tests/$*
 
 check: setup
 	$(BIN)/ruff check .

@@ -88,7 +88,7 @@ POCKET: dict[str, Any] = {
     "tasks": 1_000,
     "bank_size": 300,
     "layout": "one",
-    "steps": 60,
+    "steps": 24,
     "prompts": 16,
     "group": 8,
     "updates": 1,
@@ -101,7 +101,7 @@ POCKET: dict[str, Any] = {
     "lora": 0,
     "dtype": "float32",
     "heldout_games": 60,
-    "heldout_every": 15,
+    "heldout_every": 12,
     "save_every": 5,
     "concurrency": 4,
 }

@@ -260,10 +260,15 @@ class Comparer(pn.viewable.Viewer):
                 if chosen.get(name) is not None:
                     self.param[name].objects = [chosen[name]]
             self.param.update(**chosen)
-        self._location, self._silent = location, bool(problems)  # a URL that is wrong stays to be mended
+        self._location, self._silent = location, True
         self._read(problems)
-        if not problems:
-            pn.state.onload(self._tell)  # before that, the browser's own URL wins
+        if not problems:  # a URL that is wrong stays to be mended
+            pn.state.onload(self._loaded)
+
+    def _loaded(self) -> None:
+        """Keep the URL from now on: what is told before the page stands, the browser's own URL undoes."""
+        self._silent = False
+        self._tell()
 
     def _asked(self, name: str, values: list[str]) -> Any:
         """A parameter's value from the URL; `UserError` if it cannot be."""

@@ -102,7 +102,7 @@ POCKET: dict[str, Any] = {
     "dtype": "float32",
     "heldout_games": 60,
     "heldout_every": 12,
-    "save_every": 5,
+    "save_every": 4,
     "concurrency": 4,
 }
 """Two transformers of under a million parameters each, for two cores; what it learns is not measured yet."""

@@ -119,6 +119,8 @@ def test_memo_changes_nothing_that_is_shown(bench):
     with Alfworld("generated_test", workers=2, memo=False) as stock, ThreadPoolExecutor(2) as threads:
         theirs = list(threads.map(lambda task: fingerprint(stock, task), tasks))
     assert [fingerprint(bench, task) for task in tasks] == theirs
+    with Alfworld("generated_test", workers=1) as again:  # from the translations kept on disk
+        assert [fingerprint(again, task) for task in tasks] == theirs
 
 
 @pytest.mark.parametrize(

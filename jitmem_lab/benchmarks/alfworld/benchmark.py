@@ -52,7 +52,10 @@ class Alfworld(PooledBenchmark):
         self._lock = threading.RLock()
         self._stores: dict[str, Store] = {}
         self._sample: list[str] | None = None
-        super().__init__(split, WorkerPool(_TARGET, {"memo": memo}, workers=workers, timeout=timeout))
+        packages = "-".join(package_version(name) for name in ("textworld", "fast-downward-textworld"))
+        kept = data.cache_dir() / "alfworld-games" / packages
+        options = {"memo": memo, "kept": str(kept)}
+        super().__init__(split, WorkerPool(_TARGET, options, workers=workers, timeout=timeout))
 
     def load(self, split: str) -> list[Task]:
         """All tasks of a split, in the order of their ids."""

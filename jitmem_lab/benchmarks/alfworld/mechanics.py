@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
@@ -19,16 +20,17 @@ class Host:
 
     Args:
         memo: Whether TextWorld's pure functions are memoised (same games, several times faster).
+        kept: Folder in which translated games are kept; empty keeps none.
     """
 
-    def __init__(self, memo: bool = True) -> None:
+    def __init__(self, memo: bool = True, kept: str = "") -> None:
         # Importing alfworld makes a folder in the user's home unless told of one that exists.
         os.environ.setdefault("ALFWORLD_DATA", tempfile.gettempdir())
         import fast_downward
 
         self._libraries = Libraries()
         fast_downward.load_lib = self._libraries.take
-        self._memo = memoised.install() if memo else memoised.Memo()
+        self._memo = memoised.install(Path(kept) if kept else None) if memo else memoised.Memo()
 
     def open(self, spec: dict[str, Any]) -> Game:
         """A live game from `spec`: `domain`, `grammar` (task sentence included) and `problem` texts."""

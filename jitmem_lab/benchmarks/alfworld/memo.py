@@ -1,7 +1,7 @@
 """Memoised pure functions of TextWorld's PDDL games: same texts and actions, several times faster.
 
-Applied inside a worker process only. What is remembered: the translation of a problem (once instead of
-twice per start, and not once more for a planner that nobody asks), parsed text templates, parsed queries,
+Applied inside a worker process only. What is remembered: the translation of a problem (not made once more
+for a planner that nobody asks, and kept on disk), parsed text templates, parsed queries,
 copies of derivation contexts, which need not be deep because derivation only reads them, and the order of
 facts between changes.
 """
@@ -11,9 +11,11 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from .translations import Translations
 
 _TASK_RULE = re.compile(r'("task": \[\s*\{\s*"rhs": )("(?:[^"\\]|\\.)*")')
 
@@ -33,28 +35,21 @@ class Memo:
     """Whether the planner will be asked, so that it needs its own translation."""
 
 
-def install(sas_games: int = 16) -> Memo:
-    """Patch TextWorld in this process; `sas_games` is how many translated problems are kept."""
+def install(kept: Path | None = None) -> Memo:
+    """Patch TextWorld in this process; `kept` is the folder in which translated games are kept."""
     import fast_downward
     from textworld.envs.pddl import logic, textgen
     from textworld.logic import Rule
 
     translate = fast_downward.pddl2sas
-    translations: OrderedDict[tuple[str, str], Any] = OrderedDict()
+    translated = Translations(translate, kept)
     memo = Memo()
 
     def pddl2sas(domain: str, problem: str, verbose: bool = False, optimize: bool = False) -> Any:
         if optimize and memo.planning:
             return translate(domain, problem, verbose=verbose, optimize=True)
         # The optimised form only serves the planner, which play never asks: the plain form stands in.
-        key = (domain, problem)
-        if key in translations:
-            translations.move_to_end(key)
-        else:
-            translations[key] = translate(domain, problem, verbose=verbose)
-            if len(translations) > sas_games:
-                translations.popitem(last=False)
-        return translations[key]
+        return translated(domain, problem)
 
     fast_downward.pddl2sas = pddl2sas
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write `text` to `path` so that a reader sees the old or the new content, never a part."""
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write text or bytes to `path` so that a reader sees the old or the new content, never a part."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)

@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -301,6 +301,12 @@ def diff_settings(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
         for name in names
         if left.get(name) != right.get(name)
     ]
+
+
+def shown(differences: Sequence[dict[str, Any]], most: int = 4) -> str:
+    """In what settings differ, the first few by name, for a sentence."""
+    told = "; ".join(f"{one['field']}: {one['a']!r} there, {one['b']!r} now" for one in differences[:most])
+    return told + (f"; {len(differences) - most} more" if len(differences) > most else "")
 
 
 def diff(a: str | Path | Run, b: str | Path | Run) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from .memories.base import Memory
 from .progress import Progress
 from .provenance import provenance
 from .records import Episode, Recall, Task, Trajectory, Verdict, content_hash, to_json
-from .runs import RUN_SCHEMA, Run, RunLock, diff_settings
+from .runs import RUN_SCHEMA, Run, RunLock, diff_settings, shown
 from .session import Interrupted, Session
 
 LEAVE_SECONDS = 10.0
@@ -157,8 +157,7 @@ def prepare(
     if _has_config(path):
         there = diff_settings(Run(path).settings, settings)
         if there:
-            shown = "; ".join(f"{d['field']}: {d['a']!r} there, {d['b']!r} now" for d in there[:4])
-            raise UserError(f"{path} holds a run of other settings ({shown}); choose another folder")
+            raise UserError(f"{path} holds a run of other settings ({shown(there)}); choose another folder")
         _note_attempt(path)
         return
     config = {

@@ -23,14 +23,13 @@ from .files import parse_json, write_json
 from .grids import Cell, Grid
 from .models import load_model
 from .models.base import ChatModel
-from .runs import Run, RunLock, diff_settings
+from .runs import Run, RunLock, diff_settings, shown
 from .sweep_bar import Bar, NoBar
 from .sweep_check import check_cells, model_names
 
 STATUS = "sweep.json"
 """Name of a sweep's status file."""
 _POLL = 0.5
-_TOLD = 4
 _CELL_PARAMETERS = ("out", "concurrency", "cache", "timeout")
 
 
@@ -182,19 +181,12 @@ def _places(root: Path, cells: Sequence[Cell], totals: Mapping[str, int]) -> lis
         if holding:
             folder = folder if folder in holding else holding[0]
         elif folder in there:
+            unlike = shown(diff_settings(there[folder], asked))
             raise UserError(
-                f"{folder} holds a run of other settings ({_unlike(there[folder], asked)}); choose another "
-                "folder for the sweep"
+                f"{folder} holds a run of other settings ({unlike}); choose another folder for the sweep"
             )
         places.append(Place(cell, folder, totals[cell.name]))
     return places
-
-
-def _unlike(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    """In what a run differs from what is asked for, its first few settings by name."""
-    found = diff_settings(dict(there), dict(asked))
-    told = "; ".join(f"{one['field']}: {one['a']!r} there, {one['b']!r} now" for one in found[:_TOLD])
-    return told + (f"; {len(found) - _TOLD} more" if len(found) > _TOLD else "")
 
 
 def _whole(request: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,8 @@ def run(
 ) -> dict[str, Any]:
     """Seconds of a step both ways, interleaved, with an episode of no length.
 
+    Payloads keep what follows their stop text in both, so that both learn from as many tokens.
+
     Args:
         preset: The training's preset.
         steps: Steps a training; the first and the last of each are not counted.
@@ -64,7 +66,7 @@ def run(
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         bench = stack.enter_context(contextlib.closing(make_benchmark(config.evaluation(), load_model)))
-        bank = stack.enter_context(contextlib.closing(TrainingBank(config, bench, None)))
+        bank = stack.enter_context(contextlib.closing(TrainingBank(config, bench)))
         model = load_model(config.curator)
         stack.callback(model.close)
         curator = make_curator(config.evaluation(), model)
@@ -93,13 +95,13 @@ def _steps(
     way: str, config: TrainConfig, out: Path, prompts: list[Any], curator: Any, player: _Instant
 ) -> list[float]:
     """Seconds of each step of a training but the last, from its begin to the next one's."""
-    from transformers import PrinterCallback, TrainerCallback
+    from transformers import TrainerCallback
     from trl import GRPOTrainer
 
     from ..training.curator import load_curator
     from ..training.prompting import step_rows
     from ..training.reward import EpisodeReward
-    from ..training.trainer import grpo_arguments, make_trainer
+    from ..training.trainer import make_trainer
     from ..training.watching import Watch
 
     begun: list[float] = []
@@ -119,15 +121,7 @@ def _steps(
 
     trainer: Any
     if way == "bare":
-        trainer = GRPOTrainer(
-            model=model,
-            reward_funcs=bare,
-            args=grpo_arguments(config, out),
-            train_dataset=rows,
-            processing_class=tokenizer,
-            callbacks=[Clock()],
-        )
-        trainer.remove_callback(PrinterCallback)
+        trainer = make_trainer(config, model, tokenizer, rows, bare, out, [Clock()], kind=GRPOTrainer)
     else:
         watch = Watch(config, out, prompts, None, Path.mkdir, False, threading.Event())
         reward = EpisodeReward(
@@ -138,7 +132,6 @@ def _steps(
             config.scale_rewards,
             watch.record,
         )
-        stops = curator.sampling.stop
-        trainer = make_trainer(config, model, tokenizer, rows, reward, out, [watch, Clock()], stops)
+        trainer = make_trainer(config, model, tokenizer, rows, reward, out, [watch, Clock()])
     trainer.train()
     return [after - before for before, after in itertools.pairwise(begun)]

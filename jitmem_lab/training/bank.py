@@ -20,7 +20,7 @@ from .presets import is_test_split
 
 
 class Rate(NamedTuple):
-    """How often the frozen executor solved a task without memory."""
+    """How often the frozen executor solved a task: without memory, or with payloads in a rebuilt bank."""
 
     won: int
     """Successes."""
@@ -62,12 +62,14 @@ def play_bank(
         games: Tasks from the start of the training's order; None takes all.
         tries: Tries a task, from which rates of success are known (of use where the executor samples).
         curator: A trained curator's name, `TrainRun.curator`; None plays without memory.
-        operation: As for `evaluate`: concurrency, cache, progress, models.
+        operation: As for `evaluate`: cache, progress, models; concurrency and timeout go before the config's.
 
     Raises:
         UserError: `out` holds another run, or there are no data.
     """
-    fixed: dict[str, Any] = {"memory": "none", "order": config.seed, "games": games, "trials": tries}
+    fixed: dict[str, Any] = {"memory": "none", "order": config.seed, "seed": config.seed}
+    fixed |= {"games": games, "trials": tries}
+    operation = {"concurrency": config.concurrency, "timeout": config.timeout} | operation
     if curator is not None:
         fixed |= {"memory": "jitmem", "curator_model": curator}
         if config.bank is None and config.bank_size is not None:
@@ -150,18 +152,17 @@ def split_tasks(config: TrainConfig, bench: Benchmark, rates: dict[str, Rate]) -
 
 
 class TrainingBank:
-    """The bank of one training, open.
+    """The bank of one training, in memory.
 
     Args:
         config: The training.
         bench: Its benchmark, loaded with the train split.
-        folder: Where `bank.sqlite` lies; None keeps it in memory.
 
     Raises:
         UserError: `config.bank` is no train run, or too small.
     """
 
-    def __init__(self, config: TrainConfig, bench: Benchmark, folder: Path | None) -> None:
+    def __init__(self, config: TrainConfig, bench: Benchmark) -> None:
         self.config = config
         self._evaluation = config.evaluation(memory="raw", max_trace_tokens=config.max_prompt)
         self._bench = bench
@@ -182,11 +183,11 @@ class TrainingBank:
                 f"the training bank is empty: {config.bank or 'the demonstrations'} hold no success outside "
                 "the held-out tasks; play more tries, or take demonstrations (bank=None)"
             )
-        self._memory = self._opened(folder, self.trajectories)
+        self._memory = self._opened(self.trajectories)
 
-    def _opened(self, folder: Path | None, trajectories: Sequence[Trajectory]) -> RawMemory:
+    def _opened(self, trajectories: Sequence[Trajectory]) -> RawMemory:
         memory: RawMemory = make_memory(self._evaluation, _no_model, self._bench)
-        memory.open(folder)
+        memory.open(None)
         memory.bank.append([(f"bank:{t.hash}", t, {"success": True}) for t in trajectories])
         return memory
 
@@ -204,7 +205,7 @@ class TrainingBank:
         draw = random.Random(content_hash([self.config.seed, task.task_id], 16))
         others = [t for t in self.trajectories if t.task.task_id != task.task_id]
         size = 0 if draw.random() < self.config.empty_share else min(self.config.store_size, len(others))
-        memory = self._opened(None, draw.sample(others, size))
+        memory = self._opened(draw.sample(others, size))
         try:
             yield memory
         finally:

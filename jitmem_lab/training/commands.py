@@ -277,7 +277,7 @@ def bank_command(
         from .config import TrainConfig
 
         config = TrainConfig.make(**values)
-        run = play_bank(config, out, games=games, tries=tries, concurrency=config.concurrency)
+        run = play_bank(config, out, games=games, tries=tries)
         kept, rates = successes([run])
         tried = sum(rate.tries for rate in rates.values())
         won = sum(rate.won for rate in rates.values())

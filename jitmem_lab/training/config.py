@@ -18,8 +18,10 @@ FROM_TRAIN = "part"
 
 OWN = {"benchmark", "split", "model", "curator_model", "seed", "curator_max_tokens"}
 """Parameters of `EvalConfig` that a training has itself."""
-FIXED = {"memory", "exclude_own", "payload_of", "gate", "games", "order", "trials", "warm_start"}
+FIXED = {"memory", "exclude_own", "payload_of", "gate", "games", "order", "traces", "trials", "warm_start"}
 """Parameters of `EvalConfig` that are what training is about, or do nothing in it."""
+OPERATIONAL = {"concurrency", "timeout", "keep", "micro_batch"}
+"""Parameters that change no result (but float noise), and so may differ when a training goes on."""
 
 
 class TrainConfig(BaseModel):
@@ -150,7 +152,8 @@ class TrainConfig(BaseModel):
             values["heldout"] = None
         if values.get("split") is None:
             values["split"] = _train_split(str(values.get("benchmark", "alfworld")))
-        if preset == "pocket" and values["split"] == "train":  # its curator has seen all of train
+        games = values.get("benchmark", "alfworld") == "alfworld" and values["split"] == "train"
+        if preset == "pocket" and games:  # its curator has seen all of ALFWorld's train split
             values.setdefault("heldout", "valid_train")
         try:
             config = cls(**values)
@@ -231,7 +234,9 @@ class TrainConfig(BaseModel):
     def folder(self, root: str | Path = "runs") -> Path:
         """The run directory that this config has by default."""
         name = self.benchmark.rpartition(":")[2]
-        return Path(root) / f"train-{name}-{self.preset}-{content_hash(self.model_dump(), 8)}"
+        return (
+            Path(root) / f"train-{name}-{self.preset}-{content_hash(self.model_dump(exclude=OPERATIONAL), 8)}"
+        )
 
     @property
     def batch(self) -> int:

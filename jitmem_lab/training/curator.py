@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
 from ..models import check_spec
-from ..models.hf import weights_about
+from ..models.hf import HfModel, weights_about
 from .config import TrainConfig
 
 
@@ -74,10 +73,21 @@ def curator_facts(config: TrainConfig, model: Any) -> dict[str, Any]:
     return weights_about(curator_path(config.curator), model) | {"dtype": config.dtype, "lora": config.lora}
 
 
-def saved(trainer: Any, tokenizer: Any, folder: Path) -> None:
-    """Save the model as it stands so that `hf:FOLDER` loads it (of LoRA, the adapter and its base's name)."""
-    folder.mkdir(parents=True, exist_ok=True)
+def live_model(config: TrainConfig, model: Any, tokenizer: Any, **about: Any) -> HfModel:
+    """The model that is trained, as it stands, as a chat model; `about` identifies it further."""
+    step = about.get("step")
+    return HfModel(
+        config.curator,
+        name=config.curator if step is None else f"{config.curator} after {step} steps",
+        fast=False,
+        context=curator_context(config, model),
+        about={"model": config.curator} | about,
+        loaded=(model, tokenizer),
+        device=str(model.device),
+    )
+
+
+def saved(trainer: Any, folder: Path) -> None:
+    """Save model and tokenizer so that `hf:FOLDER` loads them (of LoRA, the adapter and its base's name)."""
     trainer.save_model(str(folder))
-    tokenizer.save_pretrained(folder)
     (folder / "training_args.bin").unlink(missing_ok=True)
-    shutil.rmtree(folder / "runs", ignore_errors=True)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from ..errors import UserError
 from ..retrieval import BM25Index
 
-TRAIN_SPLITS = ("train", "generated_train")
 """Splits that the pocket models may be fitted on."""
 _LOOKED_UP = 600
 """Most similar episodes that are kept for each, so that a small random bank still has three of them."""

@@ -14,8 +14,9 @@ from typing import Any, Literal, NamedTuple
 from ..benchmarks import load_benchmark
 from ..data import alfworld_splits, find
 from ..errors import UserError
-from .experts import TRAIN_SPLITS, Expert, Experts
+from .experts import Expert, Experts
 from .lessons import Lesson, block, copy_lesson, curator_lesson, executor_lesson
+from .presets import TRAINED_SPLITS
 from .vocabulary import make_tokenizer
 
 Role = Literal["executor", "curator"]
@@ -48,7 +49,7 @@ class Fit(NamedTuple):
     inner: int
     """Width of the feed-forward part."""
     copying: int
-    """Steps before that, in which copying a list is all that is learned."""
+    """Steps before `steps`, in which copying a list is all that is learned."""
     steps: int
     """Steps of fitting."""
     batch: int
@@ -120,9 +121,9 @@ def experts_of(split: str) -> Experts:
     Raises:
         UserError: Another split (valid games are never fitted on), or its data are missing.
     """
-    if split not in TRAIN_SPLITS:
+    if split not in TRAINED_SPLITS:
         raise UserError(
-            f"pocket models are fitted on {' or '.join(TRAIN_SPLITS)} only, not on {split!r}: other splits "
+            f"pocket models are fitted on {' or '.join(TRAINED_SPLITS)} only, not on {split!r}: other splits "
             "are there to test them"
         )
     bench: Any = load_benchmark("alfworld", split=split)

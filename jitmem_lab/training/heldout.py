@@ -12,11 +12,10 @@ from ..errors import UserError
 from ..evaluation import make_benchmark, make_memory
 from ..execution import Executor
 from ..models import load_model
-from ..models.hf import HfModel
 from ..stream import run_stream
 from .bank import TrainingBank
 from .config import FROM_TRAIN, TrainConfig
-from .curator import curator_context
+from .curator import live_model
 
 
 class Heldout:
@@ -59,21 +58,11 @@ class Heldout:
         """Play them with the curator as it stands: `won`, `games`, `success_rate`, `errors`, `run`."""
         begun = time.perf_counter()
         training = model.training
-        live = HfModel(
-            self.config.curator,
-            name=f"{self.config.curator} after {step} steps",
-            fast=False,
-            context=curator_context(self.config, model),
-            about={"model": self.config.curator, "trained_in": self.path.name, "step": step},
-            loaded=(model, tokenizer),
-            device=str(model.device),
-        )
-        split = self.config.split if self.config.heldout == FROM_TRAIN else str(self.config.heldout)
-        evaluation = self.config.evaluation(split=split)
+        live = live_model(self.config, model, tokenizer, trained_in=self.path.name, step=step)
         try:
             run = run_stream(
                 self.bench,
-                make_memory(evaluation, lambda spec: live, self.bench),
+                make_memory(self.config.evaluation(), lambda spec: live, self.bench),
                 self.executor,
                 out=self.path / "heldout" / f"step-{step:04d}",
                 tasks=self.tasks,

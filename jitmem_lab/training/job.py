@@ -41,13 +41,15 @@ def launch(config: TrainConfig, out: str | Path | None = None, *, launcher: Sequ
         return job
     module = ["-m", "jitmem_lab.training.main", str(path)]
     command = [*launcher, *module] if launcher else [sys.executable, *module]
+    begun = time.time()
     with (path / "log.txt").open("ab") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     limit = time.monotonic() + START_SECONDS
     while time.monotonic() < limit:
-        if job.running and "pid" in job.status():
+        status = job.status()
+        if job.running and "pid" in status and (status.get("started") or 0) >= begun:
             break
         if process.poll() is not None:
             if process.returncode == 0:

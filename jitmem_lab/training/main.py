@@ -26,17 +26,13 @@ from ..evaluation import make_benchmark, make_curator, make_executor
 from ..execution import Executor
 from ..files import write_json
 from ..models import load_model
-from ..models.base import ChatModel
 from ..provenance import provenance
 from ..records import to_json
-from ..runs import RunLock, diff_settings
+from ..runs import RunLock, diff_settings, shown
 from .bank import TrainingBank
-from .config import FROM_TRAIN, TrainConfig
+from .config import FROM_TRAIN, OPERATIONAL, TrainConfig
 from .ranks import rank, wait_for_all, world
 from .runs import CONFIG, SCHEMA, Stopped, TrainRun, is_training
-
-OPERATIONAL = ("concurrency", "timeout", "keep", "micro_batch")
-"""Parameters that change no result (but float noise), and so may differ when a training goes on."""
 
 
 def train(config: TrainConfig, out: str | Path | None = None, *, progress: bool = True) -> TrainRun:
@@ -82,8 +78,9 @@ def prepare(config: TrainConfig, out: str | Path | None = None) -> Path:
     if is_training(path):
         there = diff_settings(_deciding(TrainRun(path).request), _deciding(request))
         if there:
-            shown = "; ".join(f"{d['field']}: {d['a']!r} there, {d['b']!r} now" for d in there[:4])
-            raise UserError(f"{path} holds a training of other settings ({shown}); choose another folder")
+            raise UserError(
+                f"{path} holds a training of other settings ({shown(there)}); choose another folder"
+            )
         return path
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -117,9 +114,9 @@ def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
         "host": socket.gethostname(),
         "started": time.time(),
     }
-    write_json(path / "status.json", status | {"phase": "loading"})
     stop = threading.Event()
-    before = _stopped_by_signal(path, stop)
+    before = _stopped_by_signal(path, stop)  # first: whoever reads the pid may send the signal
+    write_json(path / "status.json", status | {"phase": "loading"})
     try:
         _need_packages()
         watch = _train(config, path, progress, stop)
@@ -173,23 +170,23 @@ def _train(config: TrainConfig, path: Path, progress: bool, stop: threading.Even
 def _trained(
     config: TrainConfig, path: Path, progress: bool, stack: contextlib.ExitStack, stop: threading.Event
 ) -> Any:
-    from .curator import curator_facts, load_curator, saved
+    from .curator import curator_facts, live_model, load_curator, saved
     from .prompting import check_lengths, make_prompts, step_rows, write_prompts
     from .reward import EpisodeReward
     from .trainer import make_trainer
     from .watching import Watch
 
     evaluation = config.evaluation()
-    bench = stack.enter_context(contextlib.closing(make_benchmark(evaluation, _no_user)))
+    bench = stack.enter_context(contextlib.closing(make_benchmark(evaluation, load_model)))
     first = rank() == 0
-    bank = stack.enter_context(contextlib.closing(TrainingBank(config, bench, path if first else None)))
+    bank = stack.enter_context(contextlib.closing(TrainingBank(config, bench)))
     executor_model = load_model(
         config.executor, concurrency=config.concurrency, timeout=config.timeout, **_patience(config.executor)
     )
     stack.callback(executor_model.close)
     executor = make_executor(evaluation, executor_model)
     model, tokenizer = load_curator(config)
-    live = stack.enter_context(contextlib.closing(_live(config, model, tokenizer)))
+    live = stack.enter_context(contextlib.closing(live_model(config, model, tokenizer)))
     curator = make_curator(evaluation, live)
     prompts = make_prompts(bank.tasks.trained, bank, curator)
     check_lengths(prompts, live, config.max_prompt)
@@ -212,7 +209,7 @@ def _trained(
         path,
         prompts,
         evaluate if config.heldout is not None else None,
-        lambda folder: saved(trainer, tokenizer, folder),
+        lambda folder: saved(trainer, folder),
         progress,
         stop,
     )
@@ -252,22 +249,6 @@ def last_checkpoint(folder: Path, remove: bool = True) -> Path | None:
     return None
 
 
-def _live(config: TrainConfig, model: Any, tokenizer: Any) -> Any:
-    """The model that is trained, as a chat model: counts tokens, and writes held-out payloads."""
-    from ..models.hf import HfModel
-    from .curator import curator_context
-
-    return HfModel(
-        config.curator,
-        name=config.curator,
-        fast=False,
-        context=curator_context(config, model),
-        about={"model": config.curator},
-        loaded=(model, tokenizer),
-        device=str(model.device),
-    )
-
-
 def _record(
     config: TrainConfig,
     path: Path,
@@ -297,8 +278,9 @@ def _record(
     if run.settings:
         there = diff_settings(run.settings, settings)
         if there:
-            shown = "; ".join(f"{d['field']}: {d['a']!r} there, {d['b']!r} now" for d in there[:4])
-            raise UserError(f"{path} was begun with other data or models ({shown}); start a new training")
+            raise UserError(
+                f"{path} was begun with other data or models ({shown(there)}); start a new training"
+            )
         return
     write_json(path / CONFIG, run.about | {"settings": settings})
 
@@ -306,10 +288,6 @@ def _record(
 def _patience(spec: str) -> dict[str, Any]:
     """A served executor that refuses connections is told of within a minute, one that hangs later."""
     return {"retries": 3} if spec.startswith("openai:") else {}
-
-
-def _no_user(spec: str) -> ChatModel:
-    return load_model(spec)
 
 
 def _need_packages() -> None:

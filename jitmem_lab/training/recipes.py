@@ -82,7 +82,7 @@ def load_recipe(name: str) -> Recipe:
         gpus,
         shared,
         TrainConfig.make(**read["train"]),
-        read["launch"],
+        read.get("launch", {}),
     )
 
 

@@ -3,8 +3,8 @@
 It holds `train.json` (settings that decide the result, and provenance), `prompts.jsonl` (each task trained on
 as the curator is asked about it), `rollouts.jsonl` (one payload a line with reward, advantage and what the
 executor did), `metrics.jsonl` (one line a step, and one a held-out evaluation), `heldout/step-N` (a run
-directory each), `checkpoints/`, `curator/` (the chosen checkpoint, which `hf:PATH` loads), `bank.sqlite`,
-`status.json` and `log.txt`. Reading never changes a file.
+directory each), `checkpoints/`, `curator/` (the chosen checkpoint, which `hf:PATH` loads), `status.json` and
+`log.txt`. Reading never changes a file.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallba
 from trl import GRPOConfig, GRPOTrainer
 
 from .config import TrainConfig
+from .ranks import world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,10 +192,12 @@ def make_trainer(
     folder: Path,
     callbacks: list[Any],
     stops: tuple[str, ...] = (),
-) -> CuratorTrainer:
-    """The trainer of a config; `rows` is a dataset of `prompt` and `index`, as many as all steps take."""
-    import os
+    kind: type[GRPOTrainer] | None = None,
+) -> Any:
+    """The trainer of a config; `rows` is a dataset of `prompt` and `index`, as many as all steps take.
 
+    `kind` is another class of trainer, to compare with, which knows of no `stops`.
+    """
     cuda = torch.cuda.is_available()
     peft = None
     if config.lora and not hasattr(model, "peft_config"):  # else it goes on with the adapters it has
@@ -203,10 +206,10 @@ def make_trainer(
         peft = LoraConfig(
             r=config.lora, lora_alpha=2 * config.lora, target_modules="all-linear", task_type="CAUSAL_LM"
         )
-    trainer = CuratorTrainer(
+    trainer: Any = (kind or CuratorTrainer)(
         model=model,
         reward_funcs=reward,
-        args=grpo_arguments(config, folder, int(os.environ.get("WORLD_SIZE", "1")), cuda),
+        args=grpo_arguments(config, folder, world(), cuda),
         train_dataset=rows,
         processing_class=tokenizer,
         callbacks=callbacks,

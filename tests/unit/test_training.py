@@ -210,8 +210,10 @@ def test_a_job_is_found_again_stopped_and_resumed(server: StubServer, curator: P
     assert status["state"] == "stopped"
     steps = len(found.run.metrics())
     assert last_checkpoint(job.path / "checkpoints").name == f"checkpoint-{steps}"  # type: ignore[union-attr]
+    before = found.status()["pid"]
     again = found.resume()
     try:
+        assert again.status()["pid"] != before, "stop would reach the process that is gone"
         assert soon(lambda: len(found.run.metrics()) > steps)
         assert list(found.run.metrics()["step"])[: steps + 1] == list(range(1, steps + 2))
     finally:

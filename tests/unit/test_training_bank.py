@@ -12,6 +12,7 @@ import pytest
 from jitmem_lab.errors import UserError
 from jitmem_lab.evaluation import make_benchmark
 from jitmem_lab.training import TrainConfig, play_bank
+from jitmem_lab.training import bank as bank_module
 from jitmem_lab.training.bank import TrainingBank, successes
 from tests.unit.stub_server import stub_server, thinking
 from tests.unit.training import small_config
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.unit
 @contextlib.contextmanager
 def opened(config: TrainConfig) -> Iterator[TrainingBank]:
     bench = make_benchmark(config.evaluation(), lambda spec: pytest.fail(f"asked for {spec}"))
-    with contextlib.closing(bench), contextlib.closing(TrainingBank(config, bench, None)) as bank:
+    with contextlib.closing(bench), contextlib.closing(TrainingBank(config, bench)) as bank:
         yield bank
 
 
@@ -92,3 +93,15 @@ def test_tasks_are_picked_by_their_rate_in_several_tries(tmp_path: Path) -> None
         opened(asked.model_copy(update={"bank": str(run.path), "rate_low": 0.99, "rate_high": 0.995})),
     ):
         pass
+
+
+def test_a_bank_is_played_with_the_trainings_seed_and_as_many_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, dict[str, Any]]] = []
+    monkeypatch.setattr(bank_module, "evaluate", lambda config, **more: asked.append((config, more)))
+    play_bank(config(seed=5, concurrency=7, timeout=9.0), tmp_path / "bank", games=3)
+    play_bank(config(), tmp_path / "bank", games=3, concurrency=1)
+    (first, more), (_, fewer) = asked
+    assert (first.seed, first.order, more["concurrency"], more["timeout"]) == (5, 5, 7, 9.0)
+    assert fewer["concurrency"] == 1

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.unit
         ({"play": {"model": "smol"}}, "as a parameter of the training"),
         ({"play": {"exclude_own": False}}, "can't be changed in a training"),
         ({"play": {"memory": "none"}}, "can't be changed in a training"),
+        ({"play": {"traces": "distilled"}}, "can't be changed in a training"),
         ({"executor": "openai:http://me:secret@127.0.0.1/v1#m"}, "would be written down"),
         ({"preset": "huge"}, "there are paper"),
         ({"group": 1}, "greater than or equal to 2"),
@@ -130,3 +131,17 @@ def test_what_is_reported_is_played_as_published_not_as_in_training() -> None:
     assert paper.reported(split="valid_seen").thinking is True
     own = TrainConfig.make(preset="paper", split="train", heldout="valid_train", play={"k": 5})
     assert own.reported(split="valid_seen").k == 5
+
+
+def test_another_benchmarks_train_split_is_held_out_from_in_part() -> None:
+    assert TrainConfig.make(preset="pocket", benchmark="express", split="train").heldout == "part"
+
+
+def test_a_training_has_the_same_folder_however_it_is_carried_out(tmp_path: Path) -> None:
+    first = small_config("http://127.0.0.1:9/v1", tmp_path)
+    carried = small_config(
+        "http://127.0.0.1:9/v1", tmp_path, concurrency=9, timeout=7, micro_batch=4, keep=None
+    )
+    other = small_config("http://127.0.0.1:9/v1", tmp_path, seed=1)
+    assert first.folder() == carried.folder()
+    assert first.folder() != other.folder()

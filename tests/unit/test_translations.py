@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jitmem_lab.benchmarks.alfworld.translations import Translations
+from jitmem_lab.benchmarks.alfworld.translations import kept
 
 
 class Translator:
@@ -24,20 +24,20 @@ class Translator:
 
 def test_kept_in_memory_and_on_disk(tmp_path: Path) -> None:
     first, second = Translator(), Translator()
-    one = Translations(first, tmp_path / "games")
+    one = kept(first, tmp_path / "games")
     assert one("a", "b") == one("a", "b") == ("A", "B")
     assert one("ab", "") == ("AB", "")
     assert first.asked == [("a", "b"), ("ab", "")]
-    assert Translations(second, tmp_path / "games")("a", "b") == ("A", "B")
+    assert kept(second, tmp_path / "games")("a", "b") == ("A", "B")
     assert second.asked == []
     assert len(list((tmp_path / "games").iterdir())) == 2
 
 
 def test_the_oldest_leaves_memory_first() -> None:
     asked = Translator()
-    kept = Translations(asked, None, games=2)
+    some = kept(asked, None, games=2)
     for problem in ("x", "y", "x", "z", "x", "y"):
-        kept("d", problem)
+        some("d", problem)
     assert [problem for _, problem in asked.asked] == ["x", "y", "z", "y"]
 
 
@@ -53,21 +53,21 @@ def test_the_oldest_leaves_memory_first() -> None:
     ids=["empty", "text", "no pickle", "torn", "of another version"],
 )
 def test_a_damaged_file_is_made_anew(tmp_path: Path, damage: bytes) -> None:
-    Translations(Translator(), tmp_path)("a", "b")
+    kept(Translator(), tmp_path)("a", "b")
     (path,) = tmp_path.iterdir()
     path.write_bytes(damage)
     asked = Translator()
-    assert Translations(asked, tmp_path)("a", "b") == ("A", "B")
+    assert kept(asked, tmp_path)("a", "b") == ("A", "B")
     assert len(asked.asked) == 1
     again = Translator()
-    assert Translations(again, tmp_path)("a", "b") == ("A", "B")
+    assert kept(again, tmp_path)("a", "b") == ("A", "B")
     assert again.asked == []
 
 
 def test_a_folder_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     asked = Translator()
-    assert Translations(asked, tmp_path / "file" / "games")("a", "b") == ("A", "B")
+    assert kept(asked, tmp_path / "file" / "games")("a", "b") == ("A", "B")
     assert len(asked.asked) == 1
 
 
@@ -76,5 +76,5 @@ def test_what_cannot_be_translated_is_not_kept(tmp_path: Path) -> None:
         raise ValueError("no such thing")
 
     with pytest.raises(ValueError, match="no such thing"):
-        Translations(broken, tmp_path)("a", "b")
+        kept(broken, tmp_path)("a", "b")
     assert list(tmp_path.iterdir()) == []

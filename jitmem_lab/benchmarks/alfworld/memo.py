@@ -15,17 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .translations import Translations
+from .translations import kept
 
 _TASK_RULE = re.compile(r'("task": \[\s*\{\s*"rhs": )("(?:[^"\\]|\\.)*")')
 
 PATCHES = ("pddl2sas", "text templates", "queries", "contexts", "game grammar", "fact order")
 """What `install` replaces, for provenance."""
-
-
-def remember(function: Callable[..., Any], size: int) -> Callable[..., Any]:
-    """`function` of hashable positional arguments with its `size` latest answers kept."""
-    return functools.lru_cache(maxsize=size)(function)
 
 
 class Memo:
@@ -35,14 +30,15 @@ class Memo:
     """Whether the planner will be asked, so that it needs its own translation."""
 
 
-def install(kept: Path | None = None) -> Memo:
-    """Patch TextWorld in this process; `kept` is the folder in which translated games are kept."""
+def install(folder: Path | None = None) -> Memo:
+    """Patch TextWorld in this process; translated games are kept in `folder`."""
     import fast_downward
     from textworld.envs.pddl import logic, textgen
     from textworld.logic import Rule
 
+    remember = functools.lru_cache(maxsize=4096)
     translate = fast_downward.pddl2sas
-    translated = Translations(translate, kept)
+    translated = kept(translate, folder)
     memo = Memo()
 
     def pddl2sas(domain: str, problem: str, verbose: bool = False, optimize: bool = False) -> Any:
@@ -53,11 +49,11 @@ def install(kept: Path | None = None) -> Memo:
 
     fast_downward.pddl2sas = pddl2sas
 
-    parse_text = remember(functools.partial(_parsed, textgen._parse_and_convert), 4096)
+    parse_text = remember(functools.partial(_parsed, textgen._parse_and_convert))
     textgen._parse_and_convert = lambda text, rule_name="", **_: clone(parse_text(text, rule_name))
     textgen.deepcopy = clone
     textgen.copy_context = copy_context
-    Rule.parse_conjunctive_query = remember(Rule.parse_conjunctive_query, 4096)
+    Rule.parse_conjunctive_query = remember(Rule.parse_conjunctive_query)
     logic._parse_and_convert = _split_grammar(logic._parse_and_convert)
     _sort_facts_once(logic.PddlState)
     return memo

@@ -114,7 +114,10 @@ def table(rows: Sequence[dict[str, Any]], empty: str, limit: int = 60) -> str:
 def run_path(run: Path) -> Path:
     """A run's path: as given, or below `runs`, where runs go by default."""
     inside = Path("runs") / run
-    return inside if not run.exists() and inside.is_dir() else run
+    try:
+        return inside if not run.exists() and inside.is_dir() else run
+    except OSError:  # a name that no folder can have: who opens it says so
+        return run
 
 
 def note(line: str) -> None:

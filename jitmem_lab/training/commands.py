@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ..errors import UserError
+from ..files import parse_json
 from ..terminal import emit, facts, json_option, run_path, table
 
 config_option = click.option(
@@ -44,7 +45,9 @@ def read_parameters(file: Path | None, pairs: tuple[tuple[str, str], ...]) -> di
 
                 values = tomllib.loads(text)
             else:
-                values = json.loads(text)
+                values = parse_json(text)
+        except RecursionError:
+            raise UserError(f"{file} cannot be read as TOML: it is nested too deep") from None
         except (OSError, ValueError) as error:
             raise UserError(f"{file} cannot be read as TOML or JSON: {error}") from None
         if not isinstance(values, dict):
@@ -60,7 +63,7 @@ def _value(text: str) -> Any:
     if text in ("None", "True", "False"):
         return {"None": None, "True": True, "False": False}[text]
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return text
 
@@ -103,7 +106,11 @@ def train_group(
 
         config = TrainConfig.make(**values)
         if detach or launcher:
-            job = launch(config, out, launcher=shlex.split(launcher))
+            try:
+                words = shlex.split(launcher)
+            except ValueError as error:
+                raise UserError(f"--launcher {launcher!r} is no command: {error}".lower()) from None
+            job = launch(config, out, launcher=words)
             return (job.run if detach else job.watch()).summary()
         return train(config, out).summary()
 

@@ -16,7 +16,7 @@ FROM_TRAIN = "part"
 """`heldout="part"`: a part of the split trained on, which is kept out of training."""
 
 
-OWN = {"benchmark", "split", "model", "curator_model", "seed", "curator_max_tokens"}
+OWN = {"preset", "benchmark", "split", "model", "curator_model", "seed", "curator_max_tokens"}
 """Parameters of `EvalConfig` that a training has itself."""
 FIXED = {"memory", "exclude_own", "payload_of", "gate", "games", "order", "traces", "trials", "warm_start"}
 """Parameters of `EvalConfig` that are what training is about, or do nothing in it."""
@@ -30,7 +30,7 @@ class TrainConfig(BaseModel):
     See `training.presets` for the values of `paper`, `authors-code`, `smol` and `pocket`, and their source.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
     preset: Literal["paper", "authors-code", "smol", "pocket"] = "pocket"
     """Where parameters left out come from."""
@@ -160,7 +160,9 @@ class TrainConfig(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise UserError(f"{where}={first['input']!r} is not possible: {first['msg'].lower()}") from None
+            raise UserError(
+                f"{where}={repr(first['input'])[:200]} is not possible: {first['msg'].lower()}"
+            ) from None
         config._check()
         return config
 

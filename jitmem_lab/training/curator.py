@@ -53,7 +53,7 @@ def load_curator(config: TrainConfig) -> tuple[Any, Any]:
             model = AutoPeftModelForCausalLM.from_pretrained(path, dtype=dtype, is_trainable=True)
         else:
             model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # each library has its own for a file that is damaged
         words = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"cannot load the curator {path!r}: {words[0][:300]}; give hf: and a folder that "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ def evaluate_trained(
     config = run.config
     if split == config.split:
         raise UserError(f"{split} is what the curator was trained on; evaluate on another split")
+    trained = run.curator if any(name.startswith("trained") for name in conditions) else ""
     folder = run.path / f"eval-{split}" if out is None else Path(out)
     found = {}
     for name in conditions:
@@ -71,14 +72,18 @@ def evaluate_trained(
         if CONDITIONS[name]["memory"] != "none" and config.bank is None and config.bank_size:
             more["warm_start"] = config.bank_size
         if CONDITIONS[name]["memory"] == "jitmem":
-            more["curator_model"] = run.curator if name.startswith("trained") else config.curator
+            more["curator_model"] = trained if name.startswith("trained") else config.curator
         evaluation = config.reported(**(CONDITIONS[name] | more))
         found[name] = evaluate(evaluation, out=folder / f"{name}-{order}", **operation)
     return found
 
 
-def gain_frame(runs: Mapping[str, Run], baseline: str = "untrained") -> pd.DataFrame:
+def gain_frame(runs: Mapping[str, Run | Sequence[Run]], baseline: str = "untrained") -> pd.DataFrame:
     """One row a condition: games won with interval, and the difference from a baseline on the same tasks.
+
+    Args:
+        runs: By condition, as `evaluate_trained` gives them; several (of other splits) are taken together.
+        baseline: The condition that the others are compared with.
 
     Columns: won, games, success_rate (0 to 1), low and high (95 % Wilson), and, of the others, difference
     from the baseline, diff_low and diff_high (95 %, bootstrap over tasks), and p (McNemar's exact test).
@@ -86,7 +91,8 @@ def gain_frame(runs: Mapping[str, Run], baseline: str = "untrained") -> pd.DataF
     import pandas as pd
 
     rows = []
-    latest = {name: run.latest() for name, run in runs.items()}
+    several = {name: [one] if isinstance(one, Run) else list(one) for name, one in runs.items()}
+    latest = {name: [episode for run in found for episode in run.latest()] for name, found in several.items()}
     for name, episodes in latest.items():
         won = sum(episode.outcome == "success" for episode in episodes)
         played = sum(episode.outcome != "error" for episode in episodes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..benchmarks.base import Benchmark
-from ..errors import UserError
+from ..errors import InfrastructureError, UserError
 from ..evaluation import make_benchmark, make_memory
 from ..execution import Executor
 from ..models import load_model
@@ -16,6 +16,11 @@ from ..stream import run_stream
 from .bank import TrainingBank
 from .config import FROM_TRAIN, TrainConfig
 from .curator import live_model
+
+TRIES = 3
+"""Tries of held-out episodes that infrastructure errors ended."""
+LOST = 0.1
+"""Share of them that may stay unplayed; with more, rates of two steps are of other tasks."""
 
 
 class Heldout:
@@ -55,28 +60,41 @@ class Heldout:
                 raise UserError(f"held-out split {config.heldout} has no tasks")
 
     def play(self, step: int, model: Any, tokenizer: Any) -> dict[str, Any]:
-        """Play them with the curator as it stands: `won`, `games`, `success_rate`, `errors`, `run`."""
+        """Play them with the curator as it stands: `won`, `games`, `success_rate`, `errors`, `run`.
+
+        Raises:
+            InfrastructureError: More than `LOST` of them could not be played.
+        """
         begun = time.perf_counter()
         training = model.training
         live = live_model(self.config, model, tokenizer, trained_in=self.path.name, step=step)
         try:
-            run = run_stream(
-                self.bench,
-                make_memory(self.config.evaluation(), lambda spec: live, self.bench),
-                self.executor,
-                out=self.path / "heldout" / f"step-{step:04d}",
-                tasks=self.tasks,
-                warm_start=self.bank.trajectories,
-                batch_size=len(self.tasks),
-                concurrency=self.config.concurrency,
-                seed=self.config.seed,
-                progress=False,
-            )
+            for _ in range(TRIES):
+                run = run_stream(
+                    self.bench,
+                    make_memory(self.config.evaluation(), lambda spec: live, self.bench),
+                    self.executor,
+                    out=self.path / "heldout" / f"step-{step:04d}",
+                    tasks=self.tasks,
+                    warm_start=self.bank.trajectories,
+                    batch_size=len(self.tasks),
+                    concurrency=self.config.concurrency,
+                    seed=self.config.seed,
+                    progress=False,
+                )
+                counts = run.summary()["outcomes"]
+                if not counts["error"]:
+                    break
         finally:
             live.close()
             model.train(training)
-        counts = run.summary()["outcomes"]
         games = counts["success"] + counts["failure"]
+        if counts["error"] > LOST * len(self.tasks):
+            causes = [episode.error for episode in run.latest() if episode.outcome == "error"]
+            raise InfrastructureError(
+                f"{counts['error']} of {len(self.tasks)} held-out episodes could not be played, {TRIES} "
+                f"times: {causes[0]}"
+            )
         return {
             "won": counts["success"],
             "games": games,

@@ -43,16 +43,19 @@ def launch(config: TrainConfig, out: str | Path | None = None, *, launcher: Sequ
     command = [*launcher, *module] if launcher else [sys.executable, *module]
     begun = time.time()
     with (path / "log.txt").open("ab") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        except OSError as error:
+            raise UserError(f"the launcher {command[0]!r} cannot be started: {error.strerror}") from None
     limit = time.monotonic() + START_SECONDS
     while time.monotonic() < limit:
         status = job.status()
         if job.running and "pid" in status and (status.get("started") or 0) >= begun:
             break
         if process.poll() is not None:
-            if process.returncode == 0:
+            if process.returncode == 0 and job.status()["state"] != "new":
                 break
             raise InfrastructureError(f"the training ended at once: {job.log_tail(1) or 'it said nothing'}")
         time.sleep(0.1)
@@ -104,7 +107,7 @@ class TrainJob:
             Its status.
 
         Raises:
-            UserError: Its process is on another machine.
+            UserError: Its process is on another machine, another user's, or another program.
             InfrastructureError: It has not stopped in time (it still will, at the end of its step).
         """
         status = self.status()
@@ -112,10 +115,19 @@ class TrainJob:
             return status
         if status.get("host") not in (None, os.uname().nodename):
             raise UserError(f"the training runs on {status['host']}; stop it there")
+        if status.get("stoppable") is False:
+            raise UserError(f"{self.path} is trained inside another program, which alone can stop it")
+        pid = status.get("pid")
         try:
-            os.kill(int(status["pid"]), signal.SIGTERM)
-        except (KeyError, ValueError, TypeError, ProcessLookupError):
+            if type(pid) is not int or pid < 2:
+                raise ProcessLookupError
+            os.kill(pid, signal.SIGTERM)
+        except (ProcessLookupError, OverflowError):
             raise UserError(f"{self.path} does not say yet which process it is; try again") from None
+        except PermissionError:
+            raise UserError(
+                f"the training in {self.path} belongs to another user, who alone can stop it"
+            ) from None
         limit = time.monotonic() + wait
         while wait and self.running:
             if time.monotonic() > limit:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -30,6 +30,7 @@ from ..provenance import provenance
 from ..records import to_json
 from ..runs import RunLock, diff_settings, shown
 from .bank import TrainingBank
+from .checkpoints import last_checkpoint, refuse_infinite
 from .config import FROM_TRAIN, OPERATIONAL, TrainConfig
 from .ranks import rank, wait_for_all, world
 from .runs import CONFIG, SCHEMA, Stopped, TrainRun, is_training
@@ -98,8 +99,11 @@ def prepare(config: TrainConfig, out: str | Path | None = None) -> Path:
         "request": request,
         "provenance": provenance(),
     }
-    write_json(path / CONFIG, about)
-    return path
+    with RunLock(path):
+        if not is_training(path):
+            write_json(path / CONFIG, about)
+            return path
+    return prepare(config, out)  # another was begun here at the same time
 
 
 def _deciding(request: dict[str, Any]) -> dict[str, Any]:
@@ -116,9 +120,10 @@ def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
     }
     stop = threading.Event()
     before = _stopped_by_signal(path, stop)  # first: whoever reads the pid may send the signal
+    status["stoppable"] = before is not None
     write_json(path / "status.json", status | {"phase": "loading"})
     try:
-        _need_packages()
+        _need_packages(config)
         watch = _train(config, path, progress, stop)
         state = "completed" if watch.status["step"] == config.steps else "stopped"
         watch.write(state=state, phase=None, eta_seconds=None)
@@ -128,14 +133,26 @@ def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
         asked = isinstance(error, KeyboardInterrupt)
         cause = None if asked else f"{type(error).__name__}: {error}"
         _tell_end(path, "interrupted" if asked else "failed", cause)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if _full(error):
             raise UserError(
                 f"the disk of {path} is full; make room, then the same call goes on from the last checkpoint"
+            ) from error
+        if isinstance(error, RuntimeError) and "probability tensor" in str(error):
+            raise UserError(
+                "the training diverged: the curator's probabilities are not finite; lower learning_rate (or "
+                "beta) and start a new training"
             ) from error
         raise
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
+
+
+def _full(error: BaseException) -> bool:
+    """Whether an error, of whatever library, is that of a full disk."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return "No space left on device" in str(error) or "Disk quota exceeded" in str(error)
 
 
 def _tell_end(path: Path, state: str, cause: str | None) -> None:
@@ -204,12 +221,16 @@ def _trained(
     def evaluate(step: int) -> dict[str, Any]:
         return heldout.play(step, trainer.accelerator.unwrap_model(trainer.model), tokenizer)
 
+    def save(folder: Path) -> None:
+        refuse_infinite(trainer.model, watch.status["step"])
+        saved(trainer, folder)
+
     watch = Watch(
         config,
         path,
         prompts,
         evaluate if config.heldout is not None else None,
-        lambda folder: saved(trainer, folder),
+        save,
         progress,
         stop,
     )
@@ -232,21 +253,6 @@ def _trained(
     finally:
         watch.close()
     return watch
-
-
-def last_checkpoint(folder: Path, remove: bool = True) -> Path | None:
-    """The newest whole checkpoint; torn ones, as a kill leaves them, are passed over and removed."""
-    numbered = (one for one in folder.glob("checkpoint-*") if one.name.rpartition("-")[2].isdecimal())
-    found = sorted(numbered, key=lambda one: int(one.name.rpartition("-")[2]))
-    while found:
-        newest = found.pop()
-        try:  # written last
-            json.loads((newest / "trainer_state.json").read_text(encoding="utf-8"))
-            return newest
-        except (OSError, ValueError):
-            if remove:
-                shutil.rmtree(newest, ignore_errors=True)
-    return None
 
 
 def _record(
@@ -290,7 +296,11 @@ def _patience(spec: str) -> dict[str, Any]:
     return {"retries": 3} if spec.startswith("openai:") else {}
 
 
-def _need_packages() -> None:
+def _need_packages(config: TrainConfig) -> None:
+    if config.vllm != "off" and importlib.util.find_spec("vllm") is None:
+        raise UserError(
+            f"vllm={config.vllm!r} needs vLLM on the machine that trains: pip install vllm, or give vllm=off"
+        )
     try:
         import datasets  # noqa: F401
         import peft  # noqa: F401

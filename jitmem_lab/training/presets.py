@@ -10,12 +10,12 @@ from typing import Any
 
 TRAINED_SPLITS = ("train", "generated_train")
 """Splits that are trained on."""
-_TEST = re.compile(r"(^|_)(test|seen|unseen)$")
+_TEST = re.compile(r"(^|_)(test|seen|unseen)(_|$)", re.IGNORECASE)
 
 
 def is_test_split(split: str) -> bool:
     """Whether figures are reported on a split, so that nothing may be chosen on it."""
-    return bool(_TEST.search(split))
+    return bool(_TEST.search(split.strip()))
 
 
 PAPER: dict[str, Any] = {

@@ -70,7 +70,7 @@ def load_recipe(name: str) -> Recipe:
     if name not in recipe_names():
         known = recipe_names()
         raise UserError(
-            f"there is no recipe {name!r}; {did_you_mean(name, known)} there are {', '.join(known)}"
+            f"there is no recipe {name!r}; {did_you_mean(name, known, 'there are ' + ', '.join(known))}"
         )
     read = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     serve = dict(read["serve"])

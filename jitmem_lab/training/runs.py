@@ -38,7 +38,10 @@ class Stopped(Exception):
 
 def is_training(path: str | Path) -> bool:
     """Whether a folder holds a training."""
-    return (Path(path) / CONFIG).is_file()
+    try:
+        return (Path(path) / CONFIG).is_file()
+    except OSError as error:  # a name that no folder can have
+        raise UserError(f"{str(path)[:80]!r} cannot be read: {error.strerror}") from None
 
 
 class TrainRun:
@@ -51,7 +54,7 @@ class TrainRun:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         file = self.path / CONFIG
-        if not file.is_file():
+        if not is_training(self.path):
             raise UserError(f"{self.path} holds no training: there is no {CONFIG} in it")
         try:
             self.about: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))

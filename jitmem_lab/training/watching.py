@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -15,7 +14,15 @@ from typing import Any, NamedTuple
 
 from transformers import TrainerCallback
 
-from ..files import append_line, append_lines, drop_torn_line, read_lines, write_atomic, write_json
+from ..files import (
+    append_line,
+    append_lines,
+    drop_torn_line,
+    parse_json,
+    read_lines,
+    write_atomic,
+    write_json,
+)
 from ..records import to_json
 from .config import TrainConfig
 from .presets import is_test_split
@@ -112,9 +119,9 @@ class Watch(TrainerCallback):
     def best(self) -> dict[str, Any] | None:
         """What is known of the chosen checkpoint."""
         try:
-            found: dict[str, Any] = json.loads((self.path / "curator" / "chosen.json").read_text())
-            return found
-        except (OSError, ValueError):
+            found = parse_json((self.path / "curator" / "chosen.json").read_text())
+            return found if isinstance(found["step"], int) else None
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def record(self, update: int, rollouts: list[Rollout], seconds: float) -> None:
@@ -330,13 +337,13 @@ def batch_figures(batch: list[_Figures], group: int, longest: int) -> dict[str, 
 
 def _step_of(line: str) -> float:
     try:
-        return float(json.loads(line)["step"])
+        return float(parse_json(line)["step"])
     except (ValueError, KeyError, TypeError):
         return float("inf")
 
 
 def _finished(folder: Path) -> bool:
     try:
-        return bool(json.loads((folder / "status.json").read_text())["state"] == "completed")
+        return bool(parse_json((folder / "status.json").read_text())["state"] == "completed")
     except (OSError, ValueError, KeyError, TypeError):
         return False

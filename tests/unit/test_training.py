@@ -19,8 +19,8 @@ from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.evaluation import evaluate
 from jitmem_lab.runs import list_runs
 from jitmem_lab.training import TrainRun, attach, launch, train
+from jitmem_lab.training.checkpoints import last_checkpoint
 from jitmem_lab.training.evaluating import evaluate_trained
-from jitmem_lab.training.main import last_checkpoint
 from tests.unit.panels import follow, know
 from tests.unit.stub_server import Say, StubServer, stub_server, thinking
 from tests.unit.tiny_models import tiny_model

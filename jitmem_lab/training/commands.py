@@ -99,6 +99,9 @@ def train_group(
     """
     if ctx.invoked_subcommand is not None:
         return
+    if file is None and not pairs and out is None:  # an hour's work is not begun by mistake
+        click.echo(ctx.get_help())
+        return
     values = read_parameters(file, pairs)
 
     def work() -> dict[str, Any]:

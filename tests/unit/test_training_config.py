@@ -145,3 +145,12 @@ def test_a_training_has_the_same_folder_however_it_is_carried_out(tmp_path: Path
     other = small_config("http://127.0.0.1:9/v1", tmp_path, seed=1)
     assert first.folder() == carried.folder()
     assert first.folder() != other.folder()
+
+
+def test_no_training_is_begun_by_mistake(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(train_group, []) == 0
+    assert "jitmem train -p preset pocket" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())

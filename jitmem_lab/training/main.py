@@ -133,7 +133,7 @@ def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
         asked = isinstance(error, KeyboardInterrupt)
         cause = None if asked else f"{type(error).__name__}: {error}"
         _tell_end(path, "interrupted" if asked else "failed", cause)
-        if _full(error):
+        if disk_full(error):
             raise UserError(
                 f"the disk of {path} is full; make room, then the same call goes on from the last checkpoint"
             ) from error
@@ -148,7 +148,7 @@ def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
             signal.signal(signal.SIGTERM, before)
 
 
-def _full(error: BaseException) -> bool:
+def disk_full(error: BaseException) -> bool:
     """Whether an error, of whatever library, is that of a full disk."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True

@@ -19,7 +19,7 @@ from jitmem_lab.terminal import exit_code
 from jitmem_lab.training import TrainRun, attach, launch, train
 from jitmem_lab.training.checkpoints import last_checkpoint, refuse_infinite
 from jitmem_lab.training.commands import train_group
-from jitmem_lab.training.main import prepare
+from jitmem_lab.training.main import disk_full, prepare
 from tests.unit.panels import follow, know
 from tests.unit.stub_server import EMPTY_CHOICE, StubServer, stub_server, thinking
 from tests.unit.tiny_models import tiny_model
@@ -140,6 +140,19 @@ def test_weights_that_are_not_finite_are_not_saved() -> None:
         layer.bias[0] = float("nan")
     with pytest.raises(UserError, match="after step 3 bias is not finite"):
         refuse_infinite(layer, 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (OSError(28, "No space left on device"), True),
+        (RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"), True),
+        (OSError(13, "Permission denied"), False),
+        (ValueError("no such thing"), False),
+    ],
+)
+def test_a_full_disk_is_known_whatever_library_tells_of_it(error: Exception, full: bool) -> None:
+    assert disk_full(error) is full
 
 
 # Two at once

@@ -1,7 +1,7 @@
 # `make demo` and `make test` do everything on a machine that has Python 3.11 and make.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-EXTRAS := lab,alfworld,webshop,tau2,express,dense,hf,train,kernels,dev
+EXTRAS := lab,alfworld,webshop,tau2,express,dense,hf,train,kernels,ray,dev
 TESTS ?= tests
 # Test files that run at a time; those that take longest come first.
 JOBS ?= 2

@@ -15,22 +15,34 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import UserError
-from .evaluation import EvalConfig, evaluate
+from .evaluation import EvalConfig
 from .files import parse_json, write_json
 from .grids import Cell, Grid
-from .models import load_model
-from .models.base import ChatModel
 from .runs import Run, RunLock, diff_settings, shown
 from .sweep_bar import Bar, NoBar
-from .sweep_check import check_cells, model_names
+from .sweep_cells import Ended, Job
+from .sweep_check import check_cells
+from .sweep_engines import Engine, Here
 
 STATUS = "sweep.json"
 """Name of a sweep's status file."""
 _POLL = 0.5
-_CELL_PARAMETERS = ("out", "concurrency", "cache", "timeout")
+
+
+class Operation(NamedTuple):
+    """How cells are played; it changes no result."""
+
+    concurrency: int
+    """Episodes at once, within one cell."""
+    cache: Path | None
+    """SQLite file of model answers, shared by all cells."""
+    timeout: float
+    """Seconds after which a model call counts as failed."""
+    notebooks: bool
+    """Whether each cell is kept as a notebook."""
 
 
 @dataclass
@@ -111,6 +123,7 @@ def run_sweep(
     cache: str | Path | None = None,
     timeout: float = 120.0,
     notebooks: bool = False,
+    engine: Engine | None = None,
     progress: bool = True,
 ) -> Sweep:
     """Run what a grid asks for, or what is missing of it.
@@ -118,10 +131,11 @@ def run_sweep(
     Args:
         grid: The cells.
         out: Folder of the run directories, one a cell, and of the status file.
-        concurrency: Episodes at once, within one cell; cells run one after another.
+        concurrency: Episodes at once, within one cell.
         cache: SQLite file of model answers, shared by all cells; None for none.
         timeout: Seconds after which a model call counts as failed.
         notebooks: Run each cell as notebook 20_evaluate, kept in `out/notebooks`; each then loads its model.
+        engine: Who plays the cells (`sweep_engines.make_engine`); None plays one after another here.
         progress: Whether to draw a bar and say how each cell ended, on standard error.
 
     Returns:
@@ -129,6 +143,7 @@ def run_sweep(
 
     Raises:
         UserError: Wrong parameters, missing data, or a folder of something else; nothing was run.
+        InfrastructureError: The engine cannot be reached.
         KeyboardInterrupt: The user stopped it; what had finished is kept.
     """
     cells = grid.cells()
@@ -143,8 +158,8 @@ def run_sweep(
         raise UserError(f"the folder {str(out)!r} cannot be made ({reason}); choose another") from None
     with RunLock(root):
         places = _places(root, cells, totals)
-        runner = _Runner(root, places, concurrency, cache, timeout, notebooks, progress)
-        runner.run()
+        operation = Operation(concurrency, None if cache is None else Path(cache), timeout, notebooks)
+        _Runner(root, places, engine or Here(), operation, progress).run()
     return Sweep(root, places)
 
 
@@ -200,22 +215,13 @@ class _Runner:
     """One attempt at a sweep."""
 
     def __init__(
-        self,
-        root: Path,
-        places: list[Place],
-        concurrency: int,
-        cache: str | Path | None,
-        timeout: float,
-        notebooks: bool,
-        show: bool,
+        self, root: Path, places: list[Place], engine: Engine, operation: Operation, show: bool
     ) -> None:
         self.root = root
         self.places = places
-        self.concurrency = concurrency
-        self.cache = None if cache is None else Path(cache)
-        self.timeout = timeout
-        self.notebooks = notebooks
-        self.models: dict[str, ChatModel] = {}
+        self.engine = engine
+        self.operation = operation
+        self.by_name = {place.cell.name: place for place in places}
         self.begun = time.time()
         self.before = sum(place.done() for place in places)
         total = sum(place.total for place in places)
@@ -226,24 +232,25 @@ class _Runner:
         for place in self.places:
             if self._complete(place):
                 place.state = "completed"
+        jobs = [self._job(place) for place in self.places if place.state != "completed"]
         state = "failed"
         try:
-            with self._watched():
-                for number, place in enumerate(self.places, 1):
-                    if place.state != "completed":
-                        self._cell(number, place)
+            with self._watched(), contextlib.closing(self.engine.run(jobs, self._started)) as played:
+                for ended in played:
+                    self._ended(ended)
             state = "completed" if all(place.state == "completed" for place in self.places) else "failed"
         except KeyboardInterrupt:
             state = "interrupted"
             raise
         finally:
-            self._close(set())
+            for place in self.places:
+                place.state = "owed" if place.state == "running" else place.state
             self.write(state)
             self.bar.close()
 
     def _complete(self, place: Place) -> bool:
         """Whether nothing of a cell is owed, its notebook included where notebooks are kept."""
-        if self.notebooks and not self._notebook(place).is_file():
+        if self.operation.notebooks and not self._notebook(place).is_file():
             return False
         with contextlib.suppress(UserError):
             return Run(place.folder).status().get("state") == "completed"
@@ -252,62 +259,33 @@ class _Runner:
     def _notebook(self, place: Place) -> Path:
         return self.root / "notebooks" / f"{place.folder.name}.ipynb"
 
-    def _cell(self, number: int, place: Place) -> None:
-        place.state = "running"
-        self.bar.name(place.cell.name)
+    def _job(self, place: Place) -> Job:
+        operation = self.operation
+        return Job(
+            name=place.cell.name,
+            folder=str(place.folder),
+            request=json.loads(json.dumps(place.cell.config.request())),
+            concurrency=operation.concurrency,
+            timeout=operation.timeout,
+            cache=None if operation.cache is None else str(operation.cache),
+            notebook=str(self._notebook(place)) if operation.notebooks else None,
+            asked=json.loads(json.dumps(place.cell.parameters)),
+        )
+
+    def _started(self, name: str) -> None:
+        self.by_name[name].state = "running"
+        self.bar.name(", ".join(place.cell.name for place in self.places if place.state == "running"))
         self.write("running")
-        begun = time.perf_counter()
-        try:
-            (self._run_notebook if self.notebooks else self._evaluate)(place)
-            place.state = str(Run(place.folder).status().get("state"))
-            if place.state != "completed":
-                place.error = "some episodes ended in errors and are owed; run the sweep again"
-        except Exception as error:
-            place.state, place.error = "failed", f"{type(error).__name__}: {error}"
-            self._close(set())  # a model that broke must not break the next cell
-        finally:
-            if place.state == "running":
-                place.state = "owed"
-            place.seconds = time.perf_counter() - begun
-            remaining = [p.cell.config for p in self.places[number:] if p.state != "completed"]
-            self._close(set().union(*map(model_names, remaining)))
+
+    def _ended(self, ended: Ended) -> None:
+        place = self.by_name[ended.name]
+        place.state, place.error, place.seconds = ended.state, ended.error, ended.seconds
         self._move()
         self.write("running")
         of = f"{place.done()} of {place.total} episodes, {place.seconds:.0f} s"
         said = f"{place.state} ({place.error})" if place.error else place.state
+        number = self.places.index(place) + 1
         self.bar.say(f"[{number}/{len(self.places)}] {place.cell.name}: {said}, {of}")
-
-    def _evaluate(self, place: Place) -> None:
-        config = place.cell.config
-        for spec in model_names(config) - set(self.models):
-            self.models[spec] = load_model(
-                spec, cache=self.cache, concurrency=self.concurrency, timeout=self.timeout
-            )
-        evaluate(
-            config,
-            out=place.folder,
-            concurrency=self.concurrency,
-            cache=self.cache,
-            timeout=self.timeout,
-            progress=False,
-            models=self.models,
-        )
-
-    def _run_notebook(self, place: Place) -> None:
-        from .notebooks import find_notebook, read_parameters, run_notebook
-
-        known = set(read_parameters(find_notebook("20_evaluate"))) - set(_CELL_PARAMETERS)
-        chosen = place.cell.parameters
-        values = {name: value for name, value in chosen.items() if name in known}
-        values["more"] = {name: value for name, value in chosen.items() if name not in known}
-        values |= {"out": str(place.folder), "concurrency": self.concurrency, "timeout": self.timeout}
-        values["cache"] = "" if self.cache is None else str(self.cache)
-        run_notebook("20_evaluate", values, output=self._notebook(place), progress=False)
-
-    def _close(self, keep: set[str]) -> None:
-        """Free the models that no cell to come needs."""
-        for spec in set(self.models) - keep:
-            self.models.pop(spec).close()
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
@@ -351,7 +329,7 @@ class _Runner:
                 "done": done,
                 "total": total,
                 "eta_seconds": round(spent / fresh * (total - done), 1) if fresh > 0 else None,
-                "notebooks": self.notebooks,
+                "notebooks": self.operation.notebooks,
                 "cells": [place.row() for place in self.places],
             }
             write_json(self.root / STATUS, status)

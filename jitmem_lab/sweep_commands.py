@@ -34,6 +34,17 @@ from .terminal import Seconds, emit, json_option
     show_default=True,
     help="Seconds after which a model call counts as failed.",
 )
+@click.option("--engine", default="local", show_default=True, help="Who plays the cells: local or ray.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Cells at a time; in a Ray cluster that is joined, its resources decide.",
+)
+@click.option("--address", default="", help="Ray cluster to join, such as auto or ray://HOST:10001.")
+@click.option("--cell-cpus", type=float, default=1.0, show_default=True, help="CPUs of a cell, for Ray.")
+@click.option("--cell-gpus", type=float, default=0.0, show_default=True, help="GPUs of a cell, for Ray.")
 @click.option("--notebooks", is_flag=True, help="Run each cell as notebook 20_evaluate and keep it.")
 @json_option
 def sweep_command(
@@ -43,6 +54,11 @@ def sweep_command(
     concurrency: int,
     cache: Path | None,
     timeout: float,
+    engine: str,
+    workers: int,
+    address: str,
+    cell_cpus: float,
+    cell_gpus: float,
     notebooks: bool,
     as_json: bool,
 ) -> int:
@@ -56,6 +72,7 @@ def sweep_command(
     """
     from .grids import Grid
     from .sweep import STATUS, read_sweep, run_sweep
+    from .sweep_engines import make_engine
 
     if file is None and not pairs:
         raise UserError("give a grid file or -p NAME VALUES, such as -p memory none,raw,jitmem")
@@ -64,7 +81,13 @@ def sweep_command(
     def work() -> dict[str, Any]:
         grid = (Grid() if file is None else Grid.read(file)).with_pairs(pairs)
         sweep = run_sweep(
-            grid, out=out, concurrency=concurrency, cache=cache, timeout=timeout, notebooks=notebooks
+            grid,
+            out=out,
+            concurrency=concurrency,
+            cache=cache,
+            timeout=timeout,
+            notebooks=notebooks,
+            engine=make_engine(engine, workers, address, cell_cpus, cell_gpus),
         )
         failed.extend(place.cell.name for place in sweep.failed())
         return read_sweep(out) | {"table": sweep.text()}

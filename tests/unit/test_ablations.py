@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jitmem_lab import evaluation, sweep
+from jitmem_lab import evaluation, sweep_cells
 from jitmem_lab.ablations import ROWS, ablation_grid, ablation_groups, ablation_table
 from jitmem_lab.errors import UserError
 from jitmem_lab.published import CELLS, QWEN
@@ -27,7 +27,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> None:
         return World(name, str(split), 8, set(), name == "webshop")
 
     monkeypatch.setattr(evaluation, "load_benchmark", bench)
-    monkeypatch.setattr(sweep, "load_model", lambda spec, **_: Model(spec))
+    monkeypatch.setattr(sweep_cells, "load_model", lambda spec, **_: Model(spec))
 
 
 @pytest.mark.parametrize("preset", ["paper", "authors-code", "small"])

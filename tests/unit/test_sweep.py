@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jitmem_lab import cli, evaluation, sweep
+from jitmem_lab import cli, evaluation, sweep, sweep_cells
 from jitmem_lab.analysis import results_table
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.evaluation import EvalConfig, evaluate
@@ -38,7 +38,7 @@ class World:
         self.benches: list[ButtonBenchmark] = []
         self.broken: set[str] = set()
         patch.setattr(evaluation, "load_benchmark", self.bench)
-        patch.setattr(sweep, "load_model", self.model)
+        patch.setattr(sweep_cells, "load_model", self.model)
 
     def bench(self, name: str, split: str | None = None) -> ButtonBenchmark:
         if split == "missing":
@@ -327,7 +327,7 @@ def test_a_model_that_breaks_is_loaded_anew_for_the_next_cell(
             raise RuntimeError("out of memory")
         return evaluate(*args, **options)
 
-    monkeypatch.setattr(sweep, "evaluate", breaks)
+    monkeypatch.setattr(sweep_cells, "evaluate", breaks)
     done = go(tmp_path / "s", memory=["none", "raw"])
     assert [place.state for place in done.places] == ["failed", "completed"]
     assert world.loaded == ["smol", "smol"]
@@ -364,13 +364,13 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path, world: World, monkeypatch:
         made.rule, made.choose = rule, counted  # type: ignore[method-assign]
         return made
 
-    monkeypatch.setattr(sweep, "load_model", stops)
+    monkeypatch.setattr(sweep_cells, "load_model", stops)
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path / "s", memory=["none", "raw", "jitmem"])
     status = read_sweep(tmp_path / "s")
     assert status["state"] == "interrupted"
     assert 0 < status["done"] < 18
-    monkeypatch.setattr(sweep, "load_model", world.model)
+    monkeypatch.setattr(sweep_cells, "load_model", world.model)
     done = go(tmp_path / "s", memory=["none", "raw", "jitmem"])
     assert not done.failed()
     whole = go(tmp_path / "whole", memory=["none", "raw", "jitmem"])
@@ -380,12 +380,12 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path, world: World, monkeypatch:
 
 KILLED = """
 import sys
-from jitmem_lab import evaluation, sweep
+from jitmem_lab import evaluation, sweep, sweep_cells
 from jitmem_lab.grids import Grid
 from tests.unit.doubles import ButtonBenchmark, RuleModel
 
 evaluation.load_benchmark = lambda name, split=None: ButtonBenchmark(12)
-sweep.load_model = lambda spec, **_: RuleModel(spec, latency=float(sys.argv[2]))
+sweep_cells.load_model = lambda spec, **_: RuleModel(spec, latency=float(sys.argv[2]))
 fixed = {"games": 6, "batch_size": 2, "warm_start": 0}
 grid = Grid(fixed, {"memory": ["none", "raw", "jitmem"]})
 done = sweep.run_sweep(grid, out=sys.argv[1])
@@ -472,7 +472,7 @@ def test_an_infrastructure_failure_of_one_cell_is_no_failed_episode(
     def down(*_: Any, **__: Any) -> Run:
         raise InfrastructureError("the server is down")
 
-    monkeypatch.setattr(sweep, "evaluate", down)
+    monkeypatch.setattr(sweep_cells, "evaluate", down)
     done = go(tmp_path / "s", memory=["none"])
     assert done.places[0].error == "InfrastructureError: the server is down"
     assert done.text().startswith("(no runs)")

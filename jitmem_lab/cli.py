@@ -17,7 +17,7 @@ from .errors import UserError
 from .item_commands import items_command
 from .kernels.commands import kernels_group
 from .serving_commands import serve_model_command
-from .sweep_commands import sweep_command
+from .sweeping.commands import sweep_command
 from .terminal import EXIT_CODES, Seconds, emit, exit_code, facts, json_option, run_path, table
 from .training.commands import bank_command, train_group
 from .training.pocket_commands import pocket_group

@@ -22,10 +22,10 @@ from .evaluation import EvalConfig
 from .files import parse_json, write_json
 from .grids import Cell, Grid
 from .runs import Run, RunLock, diff_settings, shown
-from .sweep_bar import Bar, NoBar
-from .sweep_cells import Ended, Job
-from .sweep_check import check_cells
-from .sweep_engines import Engine, Here
+from .sweeping.bar import Bar, NoBar
+from .sweeping.cells import Ended, Job
+from .sweeping.check import check_cells
+from .sweeping.engines import Engine, Here
 
 STATUS = "sweep.json"
 """Name of a sweep's status file."""
@@ -135,7 +135,7 @@ def run_sweep(
         cache: SQLite file of model answers, shared by all cells; None for none.
         timeout: Seconds after which a model call counts as failed.
         notebooks: Run each cell as notebook 20_evaluate, kept in `out/notebooks`; each then loads its model.
-        engine: Who plays the cells (`sweep_engines.make_engine`); None plays one after another here.
+        engine: Who plays the cells (`sweeping.engines.make_engine`); None plays one after another here.
         progress: Whether to draw a bar and say how each cell ended, on standard error.
 
     Returns:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from jitmem_lab import evaluation, sweep_cells
+from jitmem_lab import evaluation
 from jitmem_lab.ablations import ROWS, ablation_grid, ablation_groups, ablation_table
 from jitmem_lab.errors import UserError
 from jitmem_lab.published import CELLS, QWEN
 from jitmem_lab.sweep import run_sweep
-from jitmem_lab.sweep_check import check_cells
+from jitmem_lab.sweeping import cells as sweep_cells
+from jitmem_lab.sweeping.check import check_cells
 
 from .compared import Model, World
 

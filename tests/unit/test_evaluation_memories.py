@@ -13,7 +13,7 @@ from jitmem_lab.errors import UserError
 from jitmem_lab.evaluation import EvalConfig, evaluate, make_memory
 from jitmem_lab.grids import Grid
 from jitmem_lab.memories import NAMES, parameters, variants
-from jitmem_lab.sweep_check import check_cells
+from jitmem_lab.sweeping.check import check_cells
 
 from .doubles import ButtonBenchmark, RuleModel
 from .writing import WordEmbedder
@@ -34,7 +34,7 @@ def embedders(monkeypatch: pytest.MonkeyPatch) -> list[WordEmbedder]:
         return made[-1]
 
     monkeypatch.setattr(evaluation, "load_embedder", load)
-    monkeypatch.setattr("jitmem_lab.sweep_check.load_embedder", load)
+    monkeypatch.setattr("jitmem_lab.sweeping.check.load_embedder", load)
     monkeypatch.setattr(evaluation, "load_benchmark", lambda name, split=None: ButtonBenchmark(4))
     return made
 

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from jitmem_lab import cli, evaluation, sweep, sweep_cells
+from jitmem_lab import cli, evaluation, sweep
 from jitmem_lab.analysis import results_table
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.evaluation import EvalConfig, evaluate
 from jitmem_lab.grids import Grid, duplicates
 from jitmem_lab.runs import Run
 from jitmem_lab.sweep import read_sweep, run_sweep
+from jitmem_lab.sweeping import cells as sweep_cells
 
 from .doubles import ButtonBenchmark, RuleModel
 
@@ -380,7 +381,8 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path, world: World, monkeypatch:
 
 KILLED = """
 import sys
-from jitmem_lab import evaluation, sweep, sweep_cells
+from jitmem_lab import evaluation, sweep
+from jitmem_lab.sweeping import cells as sweep_cells
 from jitmem_lab.grids import Grid
 from tests.unit.doubles import ButtonBenchmark, RuleModel
 

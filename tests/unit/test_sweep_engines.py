@@ -20,7 +20,7 @@ from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.grids import Grid
 from jitmem_lab.runs import Run
 from jitmem_lab.sweep import Sweep, read_sweep, run_sweep
-from jitmem_lab.sweep_engines import NAMES, TRIES, Here, Processes, make_engine
+from jitmem_lab.sweeping.engines import NAMES, TRIES, Here, Processes, make_engine
 
 from .panels import follow
 from .stub_server import Say, StubServer, stub_server, thinking
@@ -85,7 +85,7 @@ def children() -> list[int]:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError):
             continue
-        if b"jitmem_lab.sweep_worker" in words and parent == os.getpid():
+        if b"jitmem_lab.sweeping.worker" in words and parent == os.getpid():
             found.append(int(entry.name))
     return found
 
@@ -152,7 +152,7 @@ SWEPT = """
 import sys
 from tests.unit.test_sweep_engines import StubServer, grid
 from jitmem_lab.sweep import run_sweep
-from jitmem_lab.sweep_engines import make_engine
+from jitmem_lab.sweeping.engines import make_engine
 
 server = StubServer.__new__(StubServer)
 server.url = sys.argv[2]

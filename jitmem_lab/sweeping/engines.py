@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import IO, Any, Protocol
 
-from .benchmarks.workers import cpu_count
-from .errors import UserError
-from .sweep_cells import Ended, Job, Models, play
+from ..benchmarks.workers import cpu_count
+from ..errors import UserError
+from .cells import Ended, Job, Models, play
 
 TRIES = 3
 """Tries of a cell whose worker dies."""
@@ -62,7 +62,7 @@ def make_engine(
     if workers < 1:
         raise UserError(f"workers must be 1 or more, not {workers}")
     if name == "ray":
-        from .sweep_ray import RayEngine
+        from .on_ray import RayEngine
 
         return RayEngine(workers, address, cpus, gpus)
     if address or gpus or cpus != 1.0:
@@ -176,7 +176,7 @@ class _Worker:
         # an unlinked file: what the process says on stderr, kept for the message if it dies
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "jitmem_lab.sweep_worker"],
+            [sys.executable, "-m", "jitmem_lab.sweeping.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from .errors import UserError
-from .terminal import Seconds, emit, json_option
+from ..errors import UserError
+from ..terminal import Seconds, emit, json_option
 
 
 @click.command("sweep")
@@ -70,9 +70,9 @@ def sweep_command(
 
     Killed or interrupted, the same command goes on where it stopped.
     """
-    from .grids import Grid
-    from .sweep import STATUS, read_sweep, run_sweep
-    from .sweep_engines import make_engine
+    from ..grids import Grid
+    from ..sweep import STATUS, read_sweep, run_sweep
+    from .engines import make_engine
 
     if file is None and not pairs:
         raise UserError("give a grid file or -p NAME VALUES, such as -p memory none,raw,jitmem")

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .evaluation import EvalConfig, evaluate
-from .models import load_model
-from .models.base import ChatModel
-from .runs import Run
-from .sweep_check import model_names
+from ..evaluation import EvalConfig, evaluate
+from ..models import load_model
+from ..models.base import ChatModel
+from ..runs import Run
+from .check import model_names
 
 OWED = "some episodes ended in errors and are owed; run the sweep again"
 """What is said of a cell that is incomplete."""
@@ -108,7 +108,7 @@ def _evaluate(job: Job, models: Models) -> None:
 
 
 def _play_notebook(job: Job, models: Models) -> None:
-    from .notebooks import find_notebook, read_parameters, run_notebook
+    from ..notebooks import find_notebook, read_parameters, run_notebook
 
     operation = {"out": job.folder, "concurrency": job.concurrency, "timeout": job.timeout}
     operation["cache"] = job.cache or ""

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from .embedding import Embedder, load_embedder
-from .evaluation import EvalConfig, make_benchmark, make_executor, make_judge, make_memory, stream_tasks
-from .grids import Cell
-from .models import check_spec
+from ..embedding import Embedder, load_embedder
+from ..evaluation import EvalConfig, make_benchmark, make_executor, make_judge, make_memory, stream_tasks
+from ..grids import Cell
+from ..models import check_spec
 
 
 class _Unloaded:

@@ -12,10 +12,10 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import InfrastructureError, UserError
-from .runs import RunLock
-from .sweep_cells import Ended, Job, Models, play
-from .sweep_engines import TRIES, Started
+from ..errors import InfrastructureError, UserError
+from ..runs import RunLock
+from .cells import Ended, Job, Models, play
+from .engines import TRIES, Started
 
 _MODELS = Models()
 _POLL = 0.5

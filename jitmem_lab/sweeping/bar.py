@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .render import clean_text
+from ..render import clean_text
 
 
 class Bar:

@@ -8,7 +8,7 @@ import queue
 import sys
 import threading
 
-from .sweep_cells import Job, Models, play
+from .cells import Job, Models, play
 
 
 def main() -> None:

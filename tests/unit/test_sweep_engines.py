@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -200,33 +202,81 @@ def test_a_killed_sweep_takes_its_workers_along_and_goes_on(
         assert path.read_bytes().startswith(content[: content.rfind(b"\n") + 1])
 
 
-def test_ray_gives_the_same_and_replaces_a_killed_worker(
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Head:
+    """A Ray cluster of this machine, as `ray start` makes it."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+
+    def start(self) -> None:
+        """Start it, or start it again at the same address."""
+        command = [str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--num-cpus=2"]
+        command += [f"--port={self.port}", "--include-dashboard=false"]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        limit = time.monotonic() + 120
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                break
+            assert self._process.poll() is None
+            assert time.monotonic() < limit
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        """End it and all of its processes."""
+        self._process.terminate()
+        self._process.wait(60)
+
+
+def test_a_cluster_is_joined_its_killed_worker_replaced_and_its_head_may_go(
     server: StubServer, pace: Pace, alone: dict[str, Any], tmp_path: Path
 ) -> None:
     pytest.importorskip("ray", reason="needs the extra ray")
-    killed: list[int] = []
+    head = Head()
+    out = tmp_path / "s"
+    errors: list[BaseException] = []
 
-    def kill() -> None:
-        limit = time.monotonic() + 120
-        while time.monotonic() < limit and not killed:
-            if any(file.stat().st_size for file in (tmp_path / "s").glob("*/episodes.jsonl")):
-                found = subprocess.run(["pgrep", "-f", "^ray::jitmem cell"], capture_output=True, text=True)
-                for pid in found.stdout.split()[:1]:
-                    killed.append(int(pid))
-                    os.kill(int(pid), signal.SIGKILL)
-            time.sleep(0.05)
+    def sweep() -> Sweep:
+        engine = make_engine("ray", address=f"127.0.0.1:{head.port}")
+        return run_sweep(grid(server), out=out, engine=engine, progress=False)
 
-    pace.seconds = 0.02
+    def first() -> None:
+        try:
+            sweep()
+        except BaseException as error:
+            errors.append(error)
+
+    pace.seconds = 0.3
     try:
-        killer = threading.Thread(target=kill)
-        killer.start()
-        sweep = run_sweep(grid(server), out=tmp_path / "s", engine=make_engine("ray", 2), progress=False)
+        head.start()
+        begun = threading.Thread(target=first)
+        begun.start()
+        limit = time.monotonic() + 120
+        while not any(file.stat().st_size for file in out.glob("*/episodes.jsonl")):
+            assert time.monotonic() < limit
+            assert begun.is_alive()
+            time.sleep(0.05)
+        worker = subprocess.run(["pgrep", "-f", "^ray::jitmem cell"], capture_output=True, text=True)
+        os.kill(int(worker.stdout.split()[0]), signal.SIGKILL)
+        time.sleep(3)
+        assert begun.is_alive()
+        head.stop()
+        begun.join(120)
+        assert not begun.is_alive()
+        assert isinstance(errors[0], InfrastructureError)
+        assert read_sweep(out)["state"] == "failed"
+        pace.seconds = 0.0
+        head.start()
+        assert tables(sweep()) == alone
+        once_each(out)
     finally:
         pace.seconds = 0.0
-        killer.join()
-    assert killed
-    assert tables(sweep) == alone
-    once_each(tmp_path / "s")
+        head.stop()
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence(server: StubServer, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import click
 from ..errors import UserError
 from ..files import parse_json
 from ..terminal import emit, facts, json_option, run_path, table
+from .results import results_command
 
 config_option = click.option(
     "--config",
@@ -259,6 +260,9 @@ def refresh_command(run: Path, out: Path, games: int | None, steps: int, as_json
         return refresh(run_path(run), out, games=games, steps=steps).summary()
 
     emit(as_json, work, facts)
+
+
+train_group.add_command(results_command)
 
 
 @click.command("bank")

@@ -33,11 +33,11 @@ def steps(recipe: Recipe) -> list[Step]:
     """The commands of a recipe, in their order."""
     several = machines(recipe) > 1
     first = "on machine 0" if several else "here"
-    where = "on every node" if several else "on the machine"
+    trains = "on every training node" if several else "once"
     packages = shlex.join(["pip", "install", ".[alfworld,hf,train]", VLLM])
     found = [
-        Step("install", f"in this repository, on {'every node' if several else 'the machine'}", packages),
-        Step("games", f"{where} that trains; jitmem data says whether they are found", "alfworld-download"),
+        Step("install", f"in this repository, {'on every node' if several else 'once'}", packages),
+        Step("games", f"{trains}; jitmem data says whether they are found", "alfworld-download"),
         Step("executor", f"{_on(recipe.serving.host)}; leave it running", executor_server(recipe)),
         Step("bank", f"{first}, once: what the executor solves by itself", bank_command(recipe)),
     ]
@@ -78,8 +78,8 @@ def run_folder(recipe: Recipe) -> str:
 
 def typed(environment: Mapping[str, str], words: Sequence[str]) -> str:
     """A command line with variables before it."""
-    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment.items() if value),
-                     shlex.join(words)])  # fmt: skip
+    variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
+    return " ".join([*variables, shlex.join(words)])
 
 
 def _key(recipe: Recipe, variable: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ import click
 from ..errors import UserError
 from ..files import parse_json
 from ..terminal import emit, facts, json_option, run_path, table
+from .results import results_command
 
 config_option = click.option(
     "--config",
@@ -162,39 +163,24 @@ def _docs(model: type) -> dict[str, str]:
 @click.argument("name", required=False)
 @json_option
 def recipes_command(name: str | None, as_json: bool) -> None:
-    """List the recipes for GPUs, or show one: commands, memory and hours by arithmetic."""
+    """List the recipes for GPUs, or show one: commands in their order, memory and hours."""
 
     def work() -> dict[str, Any]:
-        from .recipes import FOLDER, load_recipe, recipe_names
+        from .recipes import load_recipe, recipe_names
 
         if name is None:
             found = [load_recipe(one) for one in recipe_names()]
             return {"rows": [{"recipe": one.name, "machine": one.machine["about"]} for one in found]}
-        from ..models.serving import command_line
-        from .recipes import curator_server, hours, memory, training_command
+        from .launching import described
 
-        recipe = load_recipe(name)
-        return {
-            "file": str(FOLDER / f"{name}.toml"),
-            "serve": shlex.join(command_line(recipe.serving, ["vllm"])),
-            "curator_server": curator_server(recipe),
-            "train": training_command(recipe),
-            "memory": [line._asdict() for line in memory(recipe)],
-            "hours": [line._asdict() for line in hours(recipe)],
-        }
+        return described(load_recipe(name))
 
     def show(result: dict[str, Any]) -> str:
         if "rows" in result:
             return table(result["rows"], "none")
-        parts = [f"recipe: {result['file']}", f"executor: {result['serve']}"]
-        parts += [f"curator's server: {result['curator_server']}"] if result["curator_server"] else []
-        parts += [f"training: {result['train']}"]
-        for title, unit in (("memory", "GB"), ("hours", "h")):
-            rows = [
-                {"": line["what"], unit: f"{line['value']:.1f}", "how": line["how"]} for line in result[title]
-            ]
-            parts += ["", f"{title} (estimated by arithmetic, not measured):", table(rows, "none", limit=120)]
-        return "\n".join(parts)
+        from .launching import shown_recipe
+
+        return shown_recipe(result)
 
     emit(as_json, work, show)
 
@@ -259,6 +245,9 @@ def refresh_command(run: Path, out: Path, games: int | None, steps: int, as_json
         return refresh(run_path(run), out, games=games, steps=steps).summary()
 
     emit(as_json, work, facts)
+
+
+train_group.add_command(results_command)
 
 
 @click.command("bank")

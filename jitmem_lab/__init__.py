@@ -33,6 +33,8 @@ _WHERE = {
     "summary_text": "analysis",
     "curve_figure": "compare_figures",
     "Explorer": "explore",
+    "TrainRun": "training",
+    "evaluate_trained": "training",
     "UserError": "errors",
     "InfrastructureError": "errors",
 }

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +23,10 @@ from jitmem_lab.training.checkpoints import last_checkpoint
 from jitmem_lab.training.evaluating import evaluate_trained
 from tests.unit.panels import follow, know
 from tests.unit.stub_server import Say, StubServer, stub_server, thinking
-from tests.unit.tiny_models import tiny_model
 from tests.unit.training import small_config
 
 pytestmark = pytest.mark.unit
 pytest.importorskip("trl")
-
-
-@pytest.fixture(scope="module")
-def curator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("tiny") / "curator")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StubServer]:
-    with stub_server(thinking(follow)) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ from jitmem_lab.errors import UserError
 from jitmem_lab.training import TrainConfig, TrainRun, train
 from jitmem_lab.training.figures import training_figure
 from jitmem_lab.training.runs import list_trainings
-from tests.unit.panels import follow
-from tests.unit.stub_server import StubServer, stub_server, thinking
+from tests.unit.stub_server import StubServer
 from tests.unit.test_views_train import write_training
-from tests.unit.tiny_models import tiny_model
 from tests.unit.training import small_config
 
 pytestmark = pytest.mark.unit
@@ -47,17 +44,6 @@ BROKEN: list[tuple[str, tuple[Any, ...], Any]] = [
     ("curator/chosen.json", (), DEEP),
     ("metrics.jsonl", (), DEEP),
 ]
-
-
-@pytest.fixture(scope="module")
-def curator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("tiny") / "curator")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StubServer]:
-    with stub_server(thinking(follow)) as made:
-        yield made
 
 
 @pytest.mark.parametrize(("name", "place", "value"), BROKEN)

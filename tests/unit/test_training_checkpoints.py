@@ -160,6 +160,20 @@ def test_a_second_training_writes_nothing_where_one_begins(
     assert (tmp_path / "run" / "train.json").read_bytes() == before
 
 
+def test_what_changes_no_result_is_taken_from_the_newest_call(curator: Path, tmp_path: Path) -> None:
+    """A job reads its config from the folder, so that a new number of episodes at once has to get there."""
+    prepare(small_config("http://127.0.0.1:9/v1", curator), tmp_path / "run")
+    about = TrainRun(tmp_path / "run").about
+    write_json(tmp_path / "run" / "status.json", {"state": "failed"})
+    prepare(small_config("http://127.0.0.1:9/v1", curator, concurrency=9), tmp_path / "run")
+    run = TrainRun(tmp_path / "run")
+    assert run.config.concurrency == 9
+    assert run.about == about | {"request": run.request}
+    write_json(tmp_path / "run" / "status.json", {"state": "completed"})
+    prepare(small_config("http://127.0.0.1:9/v1", curator, concurrency=2), tmp_path / "run")
+    assert TrainRun(tmp_path / "run").config.concurrency == 9, "it says how it was carried out"
+
+
 # Held-out tasks that can't be played
 
 

@@ -32,9 +32,8 @@ def write_training(path: Path, steps: int = 3, payload: str = "1. press red", **
         {"task": {"description": f"task {n} {payload}"}, "recall": {"traces": [trace]}} for n in range(2)
     ]
     (path / "prompts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in prompts))
-    metrics: list[dict[str, Any]] = [
-        {"kind": "heldout", "step": 0, "won": 1, "games": 8, "run": "heldout/step-0000"}
-    ]
+    first = {"kind": "heldout", "step": 0, "won": 1, "games": 8, "success_rate": 0.125}
+    metrics: list[dict[str, Any]] = [first | {"run": "heldout/step-0000"}]
     rollouts = []
     for step in range(1, steps + 1):
         metrics.append({"kind": "step", "step": step, "reward": step / 10, "kl": None, "tokens": 5.0})

@@ -34,7 +34,6 @@ _WHERE = {
     "curve_figure": "compare_figures",
     "Explorer": "explore",
     "TrainRun": "training",
-    "evaluate_trained": "training",
     "UserError": "errors",
     "InfrastructureError": "errors",
 }

@@ -62,6 +62,14 @@ def html(view: TrainView) -> str:
     return "".join(str(pane.object) for pane in (view._standing, view._tables, view._cards, view._note))
 
 
+def test_the_head_says_why_the_first_learning_rate_is_zero(tmp_path: Path) -> None:
+    write_training(tmp_path / "warm", learning_rate=5e-4, warmup=3)
+    write_training(tmp_path / "cold", learning_rate=5e-4, warmup=0)
+    shown = TrainView(tmp_path / "warm")._standing.object
+    assert "learning rate 0.0005 (rising from 0 over the first 3 updates)" in shown
+    assert "rising" not in TrainView(tmp_path / "cold")._standing.object
+
+
 def test_a_group_shows_each_payload_with_what_it_was_worth(tmp_path: Path) -> None:
     write_training(tmp_path / "one")
     view = TrainView(tmp_path)

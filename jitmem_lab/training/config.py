@@ -77,11 +77,11 @@ class TrainConfig(BaseModel):
     learning_rate: float = Field(gt=0)
     """Learning rate, constant after the warm-up."""
     warmup: int = Field(ge=0)
-    """Optimiser updates over which the learning rate rises."""
+    """Optimiser updates over which the learning rate rises from 0: the very first one changes no weight."""
     weight_decay: float = Field(0.0, ge=0)
     """Weight decay of AdamW."""
     beta: float = Field(ge=0)
-    """Weight of the KL term in the loss."""
+    """Weight of the KL term in the loss; 0 does without it, and KL is then not measured either."""
     bias_correction_kl: bool = False
     """Whether the KL term is weighed by the importance ratio (TRL's default, not the paper's)."""
     clip: float = Field(0.2, gt=0)

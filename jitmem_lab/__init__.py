@@ -33,6 +33,7 @@ _WHERE = {
     "summary_text": "analysis",
     "curve_figure": "compare_figures",
     "Explorer": "explore",
+    "TrainRun": "training",
     "UserError": "errors",
     "InfrastructureError": "errors",
 }

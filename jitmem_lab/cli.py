@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,7 +19,7 @@ from .item_commands import items_command
 from .kernels.commands import kernels_group
 from .serving_commands import serve_model_command
 from .sweeping.commands import sweep_command
-from .terminal import EXIT_CODES, Seconds, emit, exit_code, facts, json_option, run_path, table
+from .terminal import EXIT_CODES, Seconds, definitions, emit, exit_code, facts, json_option, run_path, table
 from .training.commands import bank_command, train_group
 from .training.pocket_commands import pocket_group
 
@@ -51,8 +52,9 @@ def cli() -> None:
     nargs=2,
     multiple=True,
     metavar="NAME VALUE",
-    help="A value for a name of the parameters cell; repeat it for several.",
+    help="A value for a name that --parameters lists; repeat it for several.",
 )
+@click.option("--parameters", is_flag=True, help="List the parameters that NOTEBOOK takes, and run nothing.")
 @click.option("-k", "--kernel", help="An installed kernel; by default this very interpreter.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where the executed notebook goes.")
 @click.option("--timeout", type=Seconds(min=0, min_open=True), help="Seconds that the whole run may take.")
@@ -62,6 +64,7 @@ def cli() -> None:
 def run_command(
     notebook: str,
     pairs: tuple[tuple[str, str], ...],
+    parameters: bool,
     kernel: str | None,
     output: Path | None,
     timeout: float | None,
@@ -73,8 +76,12 @@ def run_command(
 
     Prints where the executed notebook is, and on standard error what its last cell printed.
 
-    NOTEBOOK is a path, or the number or name of a shipped notebook (20, 20_evaluate).
+    NOTEBOOK is a path, or the number or name of a shipped notebook (20, 20_evaluate). What -p takes is
+    listed by: jitmem run NOTEBOOK --parameters
     """
+    if parameters:
+        _list_parameters(notebook, as_json)
+        return
     from .notebooks import find_notebook, parse_pairs, read_parameters, read_status, run_notebook
     from .notebooks.export import to_html
     from .notebooks.outputs import last_printed
@@ -97,6 +104,25 @@ def run_command(
             if told and not echo:
                 click.echo(visible(told), err=True)
         return "\n".join(str(status[name]) for name in ("output", "page") if name in status)
+
+    emit(as_json, work, show)
+
+
+def _list_parameters(notebook: str, as_json: bool) -> None:
+    """Print what a notebook takes: name, default, kind and comment."""
+    from .notebooks import find_notebook, read_parameters
+
+    def work() -> dict[str, Any]:
+        found = read_parameters(find_notebook(notebook)).values()
+        return {"rows": [asdict(parameter) for parameter in found]}
+
+    def show(result: dict[str, Any]) -> str:
+        return definitions(
+            [
+                {"name": row["name"], "value": f"{row['default']!r} ({row['kind']})", "what": row["comment"]}
+                for row in result["rows"]
+            ]
+        )
 
     emit(as_json, work, show)
 

@@ -14,7 +14,6 @@ from .compare_tables import (
     cost_table,
     coverage,
     judge_table,
-    pair_table,
     prefix_table,
     rates,
     table_1,
@@ -25,6 +24,7 @@ from .compare_tables import (
 from .comparison import Comparison
 from .errors import UserError
 from .frames import frame
+from .inference import order_notes, pair_table
 from .memories import NAMES
 from .records import content_hash
 from .report import Section
@@ -78,9 +78,10 @@ def compare_sections(
     compared = [g.label for g in comparison.groups if comparison.baseline(g, baseline) is not None]
     shown = shown or next((label for label in ("jitmem", *compared[::-1]) if label in compared), "")
     paper = PAPER_NOTE if executors else ""
+    told = "\n".join([*comparison.notes, *order_notes(comparison), WRITES])
     pairs = pair_table(comparison, baseline, draws, seed)
     sections = [
-        Section("runs", "What was read", "\n".join([*comparison.notes, WRITES]), coverage(comparison)),
+        Section("runs", "What was read", told, coverage(comparison)),
         Section("cautions", "To be told with every figure", "", cautions_table(comparison)),
         Section(
             "table_1",
@@ -131,10 +132,13 @@ def compare_sections(
             "pairs",
             f"Each memory against {baseline}, on the same tasks in the same orders",
             "Differences in points with 95 % intervals by paired bootstrap over tasks and orders (where no "
-            "pair differs, what Wilson's interval leaves open); McNemar's "
-            "exact test order by order: pairs that only the baseline won / only the memory won, and p. Pairs "
-            "with an error on either side are left out. The p values are not corrected for their number. "
-            "What the baseline was played with otherwise, beside the memory, is named under differs in.",
+            "pair differs, what Wilson's interval leaves open). p: over all orders, by flipping the signs of "
+            "the tasks' mean differences, so that a task counts once (with one order, McNemar's exact test). "
+            "p Holm: corrected for the rows of this table. Detectable: the true difference, in points, that "
+            "so many tasks that differ as much would show with p below 0.05 four times of five, before the "
+            "correction. Order by order: McNemar's exact test, pairs that only the baseline won / only the "
+            "memory won, and p, not corrected. Pairs with an error on either side are left out. What the "
+            "baseline was played with otherwise, beside the memory, is named under differs in.",
             pairs,
         ),
         Section(

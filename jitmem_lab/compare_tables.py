@@ -15,8 +15,6 @@ from .statistics import (
     Metric,
     Spread,
     confusion,
-    difference_interval,
-    mcnemar_by_replicate,
     mean_std,
     over_orders,
     paired,
@@ -64,7 +62,7 @@ def coverage(comparison: Comparison) -> pd.DataFrame:
         planned = sum((run.settings.get("tasks") or {}).get("count") or 0 for run in group.runs.values())
         rows.append(
             {
-                **_place(group),
+                **place_cells(group),
                 "orders": ", ".join(map(str, group.runs)),
                 "episodes": len(group.episodes) - errors,
                 "errors": errors,
@@ -79,7 +77,8 @@ def coverage(comparison: Comparison) -> pd.DataFrame:
     return _frame(rows)
 
 
-def _place(group: Group) -> dict[str, str]:
+def place_cells(group: Group) -> dict[str, str]:
+    """Model, memory, benchmark and split: the cells that tell a row's system."""
     model = short_model(group.model)
     return {"model": model, "memory": group.label, "benchmark": group.benchmark, "split": group.split}
 
@@ -102,7 +101,7 @@ def rates(comparison: Comparison, draws: int = 10_000, seed: int = 0) -> pd.Data
             interval = rate_interval(group.streams, metric, draws=draws, seed=seed)
             rows.append(
                 {
-                    **_place(group),
+                    **place_cells(group),
                     "metric": "score" if metric == "reward" else metric,
                     "orders": found.n,
                     "episodes": sum(e.outcome != "error" for e in group.episodes),
@@ -193,7 +192,7 @@ def table_4(comparison: Comparison, prices: Prices | None = None, paper: bool = 
             for name in found[0]
         }
         rows.append(
-            _place(group)
+            place_cells(group)
             | {
                 "executor input K": _number(mean["executor_input_k"]),
                 "executor output K": _number(mean["executor_output_k"]),
@@ -270,7 +269,7 @@ def cost_table(comparison: Comparison, prices: Prices | None = None) -> pd.DataF
         for (stage, role, phase, model), own in sorted(parts.items()):
             place = {"stage": stage, "role": role, "phase": phase, "asked": short_model(model)}
             means = {name: _over([each[name] for each in own], len(accounts)) for name in _COSTS}
-            rows.append(_place(group) | place | means)
+            rows.append(place_cells(group) | place | means)
     return _frame(rows)
 
 
@@ -300,41 +299,11 @@ def prefix_table(comparison: Comparison) -> pd.DataFrame:
                 sums[key] = PrefixShare(*(a + b for a, b in zip(before, counts, strict=True)))
         for (model, role, phase), found in sums.items():
             row = (
-                _place(group) | {"asked": short_model(model), "role": role, "phase": phase} | found._asdict()
+                place_cells(group)
+                | {"asked": short_model(model), "role": role, "phase": phase}
+                | found._asdict()
             )
             rows.append(row | {"share %": percent(found.share)})
-    return _frame(rows)
-
-
-def pair_table(
-    comparison: Comparison, baseline: str = "none", draws: int = 10_000, seed: int = 0
-) -> pd.DataFrame:
-    """Each system against a baseline on the same tasks in the same orders.
-
-    Differences are in points with their 95 % interval over tasks and orders. McNemar's exact test is told
-    order by order: pairs that only the baseline won / only the system won, and p. `differs in` names what the
-    baseline was played with otherwise, beside the memory.
-    """
-    rows = []
-    for group in comparison.groups:
-        base = comparison.baseline(group, baseline)
-        if base is None:
-            continue
-        metrics: tuple[Metric, ...] = ("success", "reward") if base.graded or group.graded else ("success",)
-        for metric in metrics:
-            pairs = paired(base.streams, group.streams, metric)
-            interval = difference_interval(pairs, draws=draws, seed=seed)
-            tests = mcnemar_by_replicate(pairs) if metric == "success" else {}
-            told = [f"{which}: {t.only_a}/{t.only_b}, p {t.p:.3g}" for which, t in tests.items()]
-            row: dict[str, Any] = _place(group) | {"against": base.label}
-            row["differs in"] = ", ".join(group.differs_in(base)) or NONE
-            row["metric"] = "score" if metric == "reward" else "SR"
-            row["pairs"] = pairs.number
-            row["difference"] = percent(pairs.difference)
-            row["95 % bootstrap"] = "{} to {}".format(*map(percent, interval)) if interval else NONE
-            row["McNemar by order"] = "; ".join(told) or NONE
-            row |= {"left out: errors": pairs.errors, "without partner": pairs.unmatched}
-            rows.append(row)
     return _frame(rows)
 
 
@@ -346,7 +315,7 @@ def judge_table(comparison: Comparison) -> pd.DataFrame:
         if found is not None:
             names = ("true positive", "false positive", "true negative", "false negative", "unknown")
             rows.append(
-                _place(group)
+                place_cells(group)
                 | dict(zip(names, found, strict=True))
                 | {
                     "agreement %": percent(found.agreement),

@@ -35,6 +35,15 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None where there is no file, or no such object in it."""
+    try:
+        found = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a readable JSON file atomically."""
     write_atomic(path, json.dumps(value, indent=1, ensure_ascii=True, default=str) + "\n")

@@ -13,6 +13,14 @@ from .files import write_json
 from .records import Call, Episode
 
 
+def make_bar(total: int, done: int, unit: str, name: str | None = None, seconds: float = 10) -> Any:
+    """A bar on standard error, redrawn twice a second, in a log file every so many `seconds`."""
+    from tqdm import tqdm
+
+    interval = 0.5 if sys.stderr.isatty() else seconds
+    return tqdm(total=total, initial=done, unit=unit, file=sys.stderr, mininterval=interval, desc=name)
+
+
 class Progress:
     """Counts episodes and tokens, and writes `status.json`, while running at most once a second.
 
@@ -34,18 +42,8 @@ class Progress:
         self.tokens: dict[str, dict[str, int]] = {}
         self._bar: Any = None
         if show:
-            from tqdm import tqdm
-
             finished = self.counts["success"] + self.counts["failure"]
-            interval = 0.5 if sys.stderr.isatty() else 10
-            self._bar = tqdm(
-                total=total,
-                initial=finished,
-                unit="episode",
-                file=sys.stderr,
-                mininterval=interval,
-                desc=path.name,
-            )
+            self._bar = make_bar(total, finished, "episode", path.name)
 
     def call(self, call: Call) -> None:
         """Count one model call."""

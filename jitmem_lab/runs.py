@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
-from .files import parse_json, read_lines
+from .files import parse_json, read_lines, read_object
 from .records import Episode, Verdict
 
 if TYPE_CHECKING:
@@ -87,6 +87,19 @@ class RunLock:
         return False
 
 
+def read_status(path: Path, living: tuple[str, ...] = ("running",)) -> dict[str, Any]:
+    """What `status.json` of a directory says; `state` is new without one, killed if the writer died.
+
+    Args:
+        path: The directory.
+        living: States that are such only while a process holds the directory's lock.
+    """
+    status = read_object(path / "status.json") or {"state": "new"}
+    if status.get("state") in living and not RunLock(path).held():
+        status["state"] = "killed"
+    return status
+
+
 class Run:
     """A run directory, read. Cheap to make: nothing but the config is read until asked for.
 
@@ -127,13 +140,7 @@ class Run:
 
     def status(self) -> dict[str, Any]:
         """How the run stands; `state` is running only while its process lives, killed if it died."""
-        status: dict[str, Any] = {"state": "new"}
-        with contextlib.suppress(OSError, ValueError):
-            found = parse_json((self.path / "status.json").read_text(encoding="utf-8"))
-            status = found if isinstance(found, dict) else status
-        if status.get("state") == "running" and not RunLock(self.path).held():
-            status["state"] = "killed"
-        return status
+        return read_status(self.path)
 
     def iter_episodes(self) -> Iterator[Episode]:
         """Episodes in the order in which they were written, one at a time, superseded errors included."""

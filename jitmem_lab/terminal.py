@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -109,6 +111,22 @@ def table(rows: Sequence[dict[str, Any]], empty: str, limit: int = 60) -> str:
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines
     )
     return "\n".join(line.rstrip() for line in padded)
+
+
+def definitions(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows of `name`, `value` and `what`: a line with name and value, below it the whole text, wrapped."""
+    from .render import clean_text
+
+    wide = max((len(str(row["name"])) for row in rows), default=0) + 2
+    columns = min(max(shutil.get_terminal_size((100, 24)).columns, wide + 40), 120)
+    lines = []
+    for row in rows:
+        head = [str(row["value"])] if "value" in row else []
+        below = textwrap.wrap(str(row["what"]), columns - wide)
+        for number, line in enumerate([*head, *below] or [""]):
+            name = "" if number else str(row["name"])
+            lines.append(name.ljust(wide) + clean_text(line, None))
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def run_path(run: Path) -> Path:

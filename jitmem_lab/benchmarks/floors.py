@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from ..errors import UserError
+from ..progress import make_bar
 from ..records import Task, content_hash
 from .base import Benchmark, Env, Observation
 
@@ -72,19 +72,14 @@ def floors(benchmark: Benchmark, limit: int | None = None, seed: int = 0) -> dic
         UserError: The split has no tasks.
         InfrastructureError: An environment died; the figures would not be whole.
     """
-    from tqdm import tqdm
-
     tasks = benchmark.tasks(limit)
     if not tasks:
         raise UserError(f"split {benchmark.split} of {benchmark.name} has no tasks to play")
     started = time.perf_counter()
     pool = getattr(benchmark, "pool", None)
     threads = 1 if pool is None else pool.limit
-    interval = 0.5 if sys.stderr.isatty() else 10
     with (
-        tqdm(
-            total=len(tasks), unit="task", file=sys.stderr, mininterval=interval, desc=benchmark.name
-        ) as bar,
+        make_bar(len(tasks), 0, "task", benchmark.name) as bar,
         ThreadPoolExecutor(threads) as executor,
     ):
         scores = []

@@ -10,10 +10,13 @@ _WHERE = {
     "TrainJob": "job",
     "TrainRun": "runs",
     "attach": "job",
+    "evaluate_trained": "evaluating",
+    "gain_frame": "evaluating",
     "launch": "job",
     "list_trainings": "runs",
     "play_bank": "bank",
     "train": "main",
+    "training_figure": "figures",
 }
 
 __all__ = sorted(_WHERE)

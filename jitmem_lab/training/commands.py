@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
 from ..errors import UserError
 from ..files import parse_json
-from ..terminal import emit, facts, json_option, run_path, table
+from ..terminal import definitions, emit, facts, json_option, run_path, table
+from .results import results_command
 
 config_option = click.option(
     "--config",
@@ -117,7 +118,27 @@ def train_group(
             return (job.run if detach else job.watch()).summary()
         return train(config, out).summary()
 
-    emit(as_json, work, facts)
+    emit(as_json, work, standing)
+
+
+def standing(summary: dict[str, Any]) -> str:
+    """A training's summary as text: shares in percent, its cautions below."""
+    from ..analysis import readable
+
+    step, over = summary["step"], summary["reward_steps"]
+    steps = {"reward_first": (1, over), "reward_last": (max(step - over, 0) + 1, step)}
+    rows: dict[str, Any] = {}
+    for name, value in summary.items():
+        if name in steps and value is not None:
+            first, last = steps[name]
+            rows[f"reward (mean of steps {first} to {last})"] = f"{100 * value:.1f} %"
+        elif name.startswith("heldout_") and value is not None:
+            rows[name] = f"{100 * value:.1f} %"
+        elif name == "checkpoint":
+            rows[name] = "none yet: it would begin at step 0" if value is None else f"step {value}"
+        elif name not in ("reward_steps", "cautions", *(("eta_seconds", *steps) if value is None else ())):
+            rows[name] = value
+    return "\n".join([facts(readable(rows)), *(f"! {words}" for words in summary["cautions"])])
 
 
 @train_group.command("parameters")
@@ -133,12 +154,29 @@ def parameters_command(preset: str, as_json: bool) -> None:
         notes = _docs(TrainConfig)
         return {
             "rows": [
-                {"parameter": name, "value": json.dumps(value), "what": notes.get(name, "")}
+                {
+                    "parameter": name,
+                    "value": json.dumps(value),
+                    "choices": _choices(TrainConfig.model_fields[name].annotation),
+                    "what": notes.get(name, ""),
+                }
                 for name, value in config.model_dump().items()
             ]
         }
 
-    emit(as_json, work, lambda result: table(result["rows"], "none", limit=140))
+    def show(result: dict[str, Any]) -> str:
+        rows = []
+        for row in result["rows"]:
+            one_of = f" One of: {', '.join(row['choices'])}." if row["choices"] else ""
+            rows.append({"name": row["parameter"], "value": row["value"], "what": row["what"] + one_of})
+        return definitions(rows)
+
+    emit(as_json, work, show)
+
+
+def _choices(annotation: Any) -> list[str]:
+    """The values that a field takes where they are counted out; else empty."""
+    return [str(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else []
 
 
 def _docs(model: type) -> dict[str, str]:
@@ -158,43 +196,44 @@ def _docs(model: type) -> dict[str, str]:
     return found
 
 
+@train_group.command("figures")
+@json_option
+def figures_command(as_json: bool) -> None:
+    """Show what each figure of `metrics.jsonl` means: of a step, and of a held-out evaluation."""
+    from .measures import HELDOUT_FIGURES, STEP_FIGURES
+
+    def show(result: dict[str, Any]) -> str:
+        parts = [
+            definitions([{"name": name, "what": what} for name, what in result[kind].items()])
+            for kind in ("step", "heldout")
+        ]
+        return "\n\n".join(["A step's line:", parts[0], "A held-out evaluation's line:", parts[1]])
+
+    emit(as_json, lambda: {"step": STEP_FIGURES, "heldout": HELDOUT_FIGURES}, show)
+
+
 @train_group.command("recipes")
 @click.argument("name", required=False)
 @json_option
 def recipes_command(name: str | None, as_json: bool) -> None:
-    """List the recipes for GPUs, or show one: commands, memory and hours by arithmetic."""
+    """List the recipes for GPUs, or show one: commands in their order, memory and hours."""
 
     def work() -> dict[str, Any]:
-        from .recipes import FOLDER, load_recipe, recipe_names
+        from .recipes import load_recipe, recipe_names
 
         if name is None:
             found = [load_recipe(one) for one in recipe_names()]
             return {"rows": [{"recipe": one.name, "machine": one.machine["about"]} for one in found]}
-        from ..models.serving import command_line
-        from .recipes import curator_server, hours, memory, training_command
+        from .launching import described
 
-        recipe = load_recipe(name)
-        return {
-            "file": str(FOLDER / f"{name}.toml"),
-            "serve": shlex.join(command_line(recipe.serving, ["vllm"])),
-            "curator_server": curator_server(recipe),
-            "train": training_command(recipe),
-            "memory": [line._asdict() for line in memory(recipe)],
-            "hours": [line._asdict() for line in hours(recipe)],
-        }
+        return described(load_recipe(name))
 
     def show(result: dict[str, Any]) -> str:
         if "rows" in result:
             return table(result["rows"], "none")
-        parts = [f"recipe: {result['file']}", f"executor: {result['serve']}"]
-        parts += [f"curator's server: {result['curator_server']}"] if result["curator_server"] else []
-        parts += [f"training: {result['train']}"]
-        for title, unit in (("memory", "GB"), ("hours", "h")):
-            rows = [
-                {"": line["what"], unit: f"{line['value']:.1f}", "how": line["how"]} for line in result[title]
-            ]
-            parts += ["", f"{title} (estimated by arithmetic, not measured):", table(rows, "none", limit=120)]
-        return "\n".join(parts)
+        from .launching import shown_recipe
+
+        return shown_recipe(result)
 
     emit(as_json, work, show)
 
@@ -206,7 +245,7 @@ def status_command(run: Path, as_json: bool) -> None:
     """Show how a training stands."""
     from .runs import TrainRun
 
-    emit(as_json, lambda: TrainRun(run_path(run)).summary(), facts)
+    emit(as_json, lambda: TrainRun(run_path(run)).summary(), standing)
 
 
 @train_group.command("stop")
@@ -222,7 +261,7 @@ def stop_command(run: Path, as_json: bool) -> None:
         job.stop()
         return job.run.summary()
 
-    emit(as_json, work, facts)
+    emit(as_json, work, standing)
 
 
 @train_group.command("resume")
@@ -241,7 +280,7 @@ def resume_command(run: Path, detach: bool, as_json: bool) -> None:
             return job.resume().run.summary()
         return train(job.run.config, job.path).summary()
 
-    emit(as_json, work, facts)
+    emit(as_json, work, standing)
 
 
 @train_group.command("refresh")
@@ -258,7 +297,10 @@ def refresh_command(run: Path, out: Path, games: int | None, steps: int, as_json
 
         return refresh(run_path(run), out, games=games, steps=steps).summary()
 
-    emit(as_json, work, facts)
+    emit(as_json, work, standing)
+
+
+train_group.add_command(results_command)
 
 
 @click.command("bank")

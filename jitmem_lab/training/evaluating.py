@@ -83,13 +83,19 @@ def gain_frame(runs: Mapping[str, Run | Sequence[Run]], baseline: str = "untrain
 
     Args:
         runs: By condition, as `evaluate_trained` gives them; several (of other splits) are taken together.
-        baseline: The condition that the others are compared with.
+        baseline: The condition that the others are compared with; where it was not played, there are no
+            differences.
 
     Columns: won, games, success_rate (0 to 1), low and high (95 % Wilson), and, of the others, difference
     from the baseline, diff_low and diff_high (95 %, bootstrap over tasks), and p (McNemar's exact test).
+
+    Raises:
+        UserError: There is no condition of the baseline's name.
     """
     import pandas as pd
 
+    if baseline not in {*runs, *CONDITIONS}:
+        raise UserError(f"there is no condition {baseline!r} to compare with; there are {', '.join(runs)}")
     rows = []
     several = {name: [one] if isinstance(one, Run) else list(one) for name, one in runs.items()}
     latest = {name: [episode for run in found for episode in run.latest()] for name, found in several.items()}

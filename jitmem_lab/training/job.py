@@ -15,6 +15,7 @@ from ..errors import InfrastructureError, UserError
 from ..runs import RunLock
 from .config import TrainConfig
 from .runs import TrainRun
+from .step_bar import StepBar
 
 START_SECONDS = 60.0
 """How long a job may take until it holds its run directory's lock."""
@@ -152,21 +153,22 @@ class TrainJob:
 
         Raises:
             InfrastructureError: It failed or its process died; the cause is in the message.
+            KeyboardInterrupt: The user ended the watching.
         """
-        from tqdm import tqdm
-
-        total = int(self.run.request.get("steps") or 0)
-        interval = 0.5 if sys.stderr.isatty() else 30
-        with tqdm(total=total, unit="step", file=sys.stderr, mininterval=interval) as bar:
+        bar = StepBar(int(self.run.request.get("steps") or 0))
+        try:
             while True:
                 running, status = self.running, self.status()
-                bar.update(int(status.get("step") or 0) - bar.n)
-                shown = {"reward": status.get("reward"), "held-out": status.get("heldout")}
-                told = {name: f"{value:.2f}" for name, value in shown.items() if value is not None}
-                bar.set_postfix(told, refresh=False)
+                bar.show(int(status.get("step") or 0), status)
                 if not running:
                     break
                 time.sleep(0.5)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"no longer watched; the training goes on, and `jitmem train stop {self.path}` ends it"
+            ) from None
+        finally:
+            bar.close()
         if status.get("state") not in ("completed", "stopped"):
             cause = status.get("error") or self.log_tail(1) or "it said nothing"
             raise InfrastructureError(

@@ -47,7 +47,7 @@ def train(config: TrainConfig, out: str | Path | None = None, *, progress: bool 
     Raises:
         UserError: Missing packages or data, values that don't fit, or `out` holds another training.
         InfrastructureError: Nothing could be played; checkpoints are kept and the same call goes on.
-        KeyboardInterrupt: The user stopped it; the same call goes on from the last checkpoint.
+        KeyboardInterrupt: The user stopped it; it says from which step the same call goes on.
     """
     if world() > 1 and config.heldout is not None:
         raise UserError(
@@ -82,6 +82,7 @@ def prepare(config: TrainConfig, out: str | Path | None = None) -> Path:
             raise UserError(
                 f"{path} holds a training of other settings ({shown(there)}); choose another folder"
             )
+        _carry_out(path, request)
         return path
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -104,6 +105,15 @@ def prepare(config: TrainConfig, out: str | Path | None = None) -> Path:
             write_json(path / CONFIG, about)
             return path
     return prepare(config, out)  # another was begun here at the same time
+
+
+def _carry_out(path: Path, request: dict[str, Any]) -> None:
+    """Let a training that is not over go on as is asked now, in what changes no result."""
+    run = TrainRun(path)
+    if run.request == request or run.status()["state"] in ("running", "stopping", "completed"):
+        return
+    with RunLock(path):
+        write_json(path / CONFIG, TrainRun(path).about | {"request": request})
 
 
 def _deciding(request: dict[str, Any]) -> dict[str, Any]:
@@ -133,6 +143,8 @@ def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
         asked = isinstance(error, KeyboardInterrupt)
         cause = None if asked else f"{type(error).__name__}: {error}"
         _tell_end(path, "interrupted" if asked else "failed", cause)
+        if asked:
+            raise KeyboardInterrupt(_interrupted(path)) from None
         if disk_full(error):
             raise UserError(
                 f"the disk of {path} is full; make room, then the same call goes on from the last checkpoint"
@@ -148,6 +160,14 @@ def _attempt(config: TrainConfig, path: Path, progress: bool) -> None:
             signal.signal(signal.SIGTERM, before)
 
 
+def _interrupted(path: Path) -> str:
+    """From where an interrupted training goes on."""
+    step = TrainRun(path).checkpoint()
+    if step is None:
+        return "interrupted; no checkpoint yet: the same command begins again at step 0"
+    return f"interrupted; the same command goes on from step {step}"
+
+
 def disk_full(error: BaseException) -> bool:
     """Whether an error, of whatever library, is that of a full disk."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -159,7 +179,9 @@ def _tell_end(path: Path, state: str, cause: str | None) -> None:
     """Write how an attempt ended, where there is room for it."""
     with contextlib.suppress(OSError):
         there = TrainRun(path).status()
-        write_json(path / "status.json", there | {"state": state, "error": cause, "phase": None})
+        write_json(
+            path / "status.json", there | {"state": state, "error": cause, "phase": None, "eta_seconds": None}
+        )
 
 
 def _stopped_by_signal(path: Path, stop: threading.Event) -> Any:

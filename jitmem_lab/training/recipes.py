@@ -1,4 +1,4 @@
-"""Recipes for GPUs: what is served, how training is launched, and what it takes, by arithmetic that is shown.
+"""Recipes for GPUs: what is served and trained, and what it takes, by arithmetic that is shown.
 
 Nothing here was measured: memory follows from counting bytes, hours from counting tokens at rates that are
 assumptions, set so that the paper's 21 hours on eight H200 (ALFWorld, Qwen3-8B) come out about right.
@@ -6,7 +6,6 @@ assumptions, set so that the paper's 21 hours on eight H200 (ALFWorld, Qwen3-8B)
 
 from __future__ import annotations
 
-import shlex
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,10 +49,14 @@ class Recipe(NamedTuple):
     """GPUs that it takes."""
     shared: bool
     """Whether training takes the same GPUs."""
+    serving_devices: str
+    """Which ones those are, as CUDA numbers them; empty for all of a node."""
     config: TrainConfig
     """The training."""
     launch: dict[str, Any]
-    """What starts it."""
+    """What starts it: `accelerate`'s file and command, GPUs, machines, the curator's server, notes."""
+    placeholders: dict[str, str]
+    """Names in its commands that are to be replaced, and by what."""
 
 
 def recipe_names() -> list[str]:
@@ -74,33 +77,19 @@ def load_recipe(name: str) -> Recipe:
         )
     read = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     serve = dict(read["serve"])
-    gpus, shared = int(serve.pop("gpus")), bool(serve.pop("shared"))
+    gpus, shared, devices = int(serve.pop("gpus")), bool(serve.pop("shared")), serve.pop("devices", "")
+    serve["extra"] = tuple(serve.get("extra", ()))
     return Recipe(
         name,
         read["machine"],
         Serving(**serve),
         gpus,
         shared,
+        str(devices),
         TrainConfig.make(**read["train"]),
         read.get("launch", {}),
+        read.get("placeholders", {}),
     )
-
-
-def training_command(recipe: Recipe) -> str:
-    """What is typed to start the training, once its servers answer."""
-    command = ["jitmem", "train", "--config", str(FOLDER / f"{recipe.name}.toml")]
-    if "accelerate" in recipe.launch:
-        file = str(recipe.launch["accelerate"])
-        words = [str(FOLDER / word) if word == file else word for word in recipe.launch["command"]]
-        command += ["--launcher", shlex.join(words)]
-    return shlex.join(command)
-
-
-def curator_server(recipe: Recipe) -> str:
-    """What starts the server that writes payloads, where there is one apart."""
-    environment = recipe.launch.get("curator_server_environment", {})
-    settings = [f"{name}={value}" for name, value in environment.items()]
-    return shlex.join([*settings, *recipe.launch.get("curator_server", [])])
 
 
 class Line(NamedTuple):

@@ -53,18 +53,19 @@ def advantages(rewards: Sequence[float | None], group: int, scale: Scale = "none
             `none` as in the paper.
     """
     known = [reward for reward in rewards if reward is not None]
-    whole = _deviation(known)
+    whole = deviation(known)
     found: list[float] = []
     for start in range(0, len(rewards), group):
         part = rewards[start : start + group]
         scored = [reward for reward in part if reward is not None]
         mean = sum(scored) / len(scored) if scored else 0.0
-        by = {"none": 1.0, "group": _deviation(scored) + _EPSILON, "batch": whole + _EPSILON}[scale]
+        by = {"none": 1.0, "group": deviation(scored) + _EPSILON, "batch": whole + _EPSILON}[scale]
         found += [0.0 if reward is None else (reward - mean) / by for reward in part]
     return found
 
 
-def _deviation(values: Sequence[float]) -> float:
+def deviation(values: Sequence[float]) -> float:
+    """Standard deviation with n - 1, as `torch.std` and so TRL have it; 0 of fewer than two values."""
     if len(values) < 2:
         return 0.0
     mean = sum(values) / len(values)

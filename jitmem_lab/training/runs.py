@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..files import parse_json, read_lines
-from ..runs import Run, RunLock
+from ..files import parse_json, read_lines, read_object
+from ..runs import Run, read_status
+from .checkpoints import last_checkpoint
 from .lines import finite, read_line
 from .presets import is_test_split
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from .config import TrainConfig
 
+REWARD_STEPS = 6
+"""Steps over which a summary's first and last reward are means: one batch's says little."""
 SCHEMA = 1
 """Version of the directory; a reader refuses a newer one."""
 CONFIG = "train.json"
@@ -85,14 +88,22 @@ class TrainRun:
         return TrainConfig.make(**self.request)
 
     def status(self) -> dict[str, Any]:
-        """How the training stands; `state` is running only while its process lives, killed if it died."""
-        status: dict[str, Any] = {"state": "new"}
-        with contextlib.suppress(OSError, ValueError):
-            found = parse_json((self.path / "status.json").read_text(encoding="utf-8"))
-            status = found if isinstance(found, dict) else status
-        if status.get("state") in ("running", "stopping") and not RunLock(self.path).held():
-            status["state"] = "killed"
-        return status
+        """How the training stands; `state` is running only while its process lives, killed if it died.
+
+        What is so only while it runs, `eta_seconds` and `phase`, is None afterwards.
+        """
+        living = ("running", "stopping")
+        status = read_status(self.path, living)
+        over = () if status.get("state") in living else {"eta_seconds", "phase"} & set(status)
+        return status | dict.fromkeys(over)
+
+    def checkpoint(self) -> int | None:
+        """The step of the checkpoint that it would go on from; None before there is one."""
+        newest = last_checkpoint(self.path / "checkpoints", remove=False)
+        updates = self.request.get("updates")
+        if newest is None:
+            return None
+        return int(newest.name.rpartition("-")[2]) // (updates if type(updates) is int and updates > 0 else 1)
 
     def lines(self, name: str) -> Iterator[dict[str, Any]]:
         """The readable lines of one of its JSONL files."""
@@ -101,15 +112,18 @@ class TrainRun:
                 yield read_line(name, line)
 
     def metrics(self) -> pd.DataFrame:
-        """One row a step: reward (mean of the batch), zero_variance_share, kl, clip_share, ratio (of token
-        probabilities before clipping, its mean), tokens (of a payload), turns, seconds by part, and more."""
+        """One row a step; `measures.STEP_FIGURES` describes each column (`jitmem train figures` shows it).
+
+        The reward is the mean of the batch, shares are from 0 to 1. There is a `kl` only if `beta` is above
+        0, and the learning rate of the first update is 0 where there is a warm-up.
+        """
         import pandas as pd
 
         rows = [line for line in self.lines("metrics.jsonl") if line.get("kind") == "step"]
         return pd.DataFrame(rows).drop(columns="kind", errors="ignore")
 
     def heldout(self) -> pd.DataFrame:
-        """One row a held-out evaluation: step, won, games, success rate (0 to 1), seconds, run."""
+        """One row a held-out evaluation, see `measures.HELDOUT_FIGURES`."""
         import pandas as pd
 
         rows = [line for line in self.lines("metrics.jsonl") if line.get("kind") == "heldout"]
@@ -135,10 +149,7 @@ class TrainRun:
 
     def chosen(self) -> dict[str, Any] | None:
         """The chosen checkpoint: `step`, `success_rate`, `split`, `on_test`; None before there is one."""
-        with contextlib.suppress(OSError, ValueError):
-            found = parse_json((self.path / "curator" / "chosen.json").read_text(encoding="utf-8"))
-            return found if isinstance(found, dict) else None
-        return None
+        return read_object(self.path / "curator" / "chosen.json")
 
     @property
     def curator(self) -> str:
@@ -173,24 +184,38 @@ class TrainRun:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """State, step, last rewards, held-out success at the start, at its best and last, and cautions."""
+        """State, step, rewards, held-out success at the start and last, the chosen checkpoint, cautions.
+
+        `checkpoint` is the step that it would go on from (None: it would begin again), `reward_first` and
+        `reward_last` are means over the first and last `reward_steps` steps, `eta_seconds` is None unless it
+        runs.
+        """
         status, rows = self.status(), list(self.lines("metrics.jsonl"))
         steps = [row for row in rows if row.get("kind") == "step"]
         held = [row for row in rows if row.get("kind") == "heldout"]
+        over = min(REWARD_STEPS, len(steps))
         return {
             "path": str(self.path),
             "state": status.get("state"),
             "error": status.get("error"),
             "step": steps[-1]["step"] if steps else 0,
             "steps": self.request.get("steps"),
+            "checkpoint": self.checkpoint(),
             "eta_seconds": status.get("eta_seconds"),
-            "reward_first": steps[0].get("reward") if steps else None,
-            "reward_last": steps[-1].get("reward") if steps else None,
+            "reward_steps": over,
+            "reward_first": _mean_reward(steps[:over]),
+            "reward_last": _mean_reward(steps[len(steps) - over :]),
             "heldout_first": held[0].get("success_rate") if held else None,
             "heldout_last": held[-1].get("success_rate") if held else None,
             "chosen": self.chosen(),
             "cautions": self.cautions(),
         }
+
+
+def _mean_reward(steps: Sequence[Mapping[str, Any]]) -> float | None:
+    """The mean of the steps' rewards; None where there is none."""
+    known = [row["reward"] for row in steps if row.get("reward") is not None]
+    return sum(known) / len(known) if known else None
 
 
 def list_trainings(folder: str | Path = "runs") -> list[TrainRun]:

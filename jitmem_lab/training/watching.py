@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers import TrainerCallback
 
@@ -24,11 +24,13 @@ from ..files import (
     write_json,
 )
 from ..records import to_json
+from ..runs import read_status
 from .config import TrainConfig
 from .presets import is_test_split
 from .ranks import any_of, gathered, rank, wait_for_all
-from .reward import Prompt, Rollout, zero_variance_share
+from .reward import Prompt, Rollout, deviation, zero_variance_share
 from .runs import Stopped, TrainRun
+from .step_bar import StepBar
 from .trainer import renamed
 
 IDLE_STEPS = 5
@@ -87,7 +89,7 @@ class Watch(TrainerCallback):
         self._play = 0.0
         self._begun_before = False
         self._idle = 0
-        self._bar: Any = None
+        self._bar: StepBar | None = None
 
     def go_on_from(self, step: int) -> None:
         """Forget what was written after the checkpoint that training goes on from."""
@@ -118,17 +120,14 @@ class Watch(TrainerCallback):
 
     def best(self) -> dict[str, Any] | None:
         """What is known of the chosen checkpoint."""
-        try:
-            found = parse_json((self.path / "curator" / "chosen.json").read_text())
-            return found if isinstance(found["step"], int) else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        found = TrainRun(self.path).chosen()
+        return found if found is not None and isinstance(found.get("step"), int) else None
 
     def record(self, update: int, rollouts: list[Rollout], seconds: float) -> None:
         """Write a batch of payloads with what came of them."""
         step = update // self.config.updates + 1
         before = rank() * len(rollouts) // self.config.group
-        lines = []
+        lines: list[dict[str, Any]] = []
         for number, one in enumerate(rollouts):
             task = self.prompts[one.prompt].task
             trajectory = one.played.trajectory
@@ -147,30 +146,20 @@ class Watch(TrainerCallback):
                 "error": one.played.error or None,
                 "actions": [] if trajectory is None else [s.action for s in trajectory.steps],
                 "seconds": round(one.played.seconds, 3),
+                "executor_tokens": one.played.tokens,
                 "shared": one.played.shared,
             }
-            lines.append(to_json(line))
-        append_lines(self.path / "rollouts.jsonl", lines)
+            lines.append(line)
+        append_lines(self.path / "rollouts.jsonl", [to_json(line) for line in lines])
         self._play += seconds
-        self._batch = batch_figures(
-            gathered([_figures(one) for one in rollouts]), self.config.group, self.config.max_completion
-        )
+        self._batch = batch_figures(gathered(lines), self.config.group, self.config.max_completion)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Evaluate before the first step."""
         self.first = state.global_step // self.config.updates
         self.write(step=self.first)
         if self.show and self.writes:
-            from tqdm import tqdm
-
-            interval = 0.5 if sys.stderr.isatty() else 30
-            self._bar = tqdm(
-                total=self.config.steps,
-                initial=self.first,
-                unit="step",
-                file=sys.stderr,
-                mininterval=interval,
-            )
+            self._bar = StepBar(self.config.steps, self.first)
         if any_of(self.stop.is_set()):
             raise Stopped  # nothing has been done: the trainer would do a step, without what comes before it
         if self.first == 0 and not self._begun_before:
@@ -220,9 +209,7 @@ class Watch(TrainerCallback):
             eta_seconds=round(spent / done * left, 1) if done and left else None,
         )
         if self._bar is not None:
-            self._bar.update(1)
-            shown = {"reward": self._batch.get("reward"), "held-out": self.status.get("heldout")}
-            self._bar.set_postfix({k: f"{v:.2f}" for k, v in shown.items() if v is not None})
+            self._bar.show(step, self.status)
 
     def _warn(self, step: int) -> None:
         """Say so where nothing can be learnt."""
@@ -290,48 +277,28 @@ class Watch(TrainerCallback):
             self._bar.close()
 
 
-class _Figures(NamedTuple):
-    """What a batch's figures need of a payload."""
+def batch_figures(batch: list[dict[str, Any]], group: int, longest: int) -> dict[str, Any]:
+    """The figures of a step's line that follow from its payloads; see `measures.STEP_FIGURES`.
 
-    prompt: int
-    payload: str
-    tokens: int
-    reward: float | None
-    turns: int | None
-    shared: bool
-    executor_tokens: int
-
-
-def _figures(one: Rollout) -> _Figures:
-    trajectory = one.played.trajectory
-    return _Figures(
-        one.prompt,
-        one.payload,
-        one.tokens,
-        one.played.reward,
-        None if trajectory is None else len(trajectory.steps),
-        one.played.shared,
-        one.played.tokens,
-    )
-
-
-def batch_figures(batch: list[_Figures], group: int, longest: int) -> dict[str, Any]:
-    """The figures of a step's line that follow from its payloads; groups stand one after another."""
-    rewards = [one.reward for one in batch]
+    Args:
+        batch: Lines of `rollouts.jsonl`, groups one after another.
+        group: Payloads a group.
+        longest: Most tokens of a payload.
+    """
+    rewards = [one["reward"] for one in batch]
     known = [reward for reward in rewards if reward is not None]
-    turns = [one.turns for one in batch if one.turns is not None]
-    mean = sum(known) / len(known) if known else None
-    deviation = None if mean is None else (sum((one - mean) ** 2 for one in known) / len(known)) ** 0.5
+    turns = [len(one["actions"]) for one in batch if one["outcome"] != "error"]
+    own = [one for one in batch if not one["shared"]]
     return {
-        "reward": mean,
-        "reward_std": deviation,
+        "reward": sum(known) / len(known) if known else None,
+        "reward_std": deviation(known) if known else None,
         "zero_variance_share": zero_variance_share(rewards, group),
         "unscored": len(rewards) - len(known),
         "turns": sum(turns) / len(turns) if turns else None,
-        "episodes": sum(not one.shared for one in batch),
-        "cut_share": sum(one.tokens >= longest for one in batch) / len(batch),
-        "distinct_share": len({(one.prompt, one.payload) for one in batch}) / len(batch),
-        "executor_tokens": sum(one.executor_tokens for one in batch if not one.shared),
+        "episodes": len(own),
+        "cut_share": sum(one["tokens"] >= longest for one in batch) / len(batch),
+        "distinct_share": len({(one["prompt"], one["payload"]) for one in batch}) / len(batch),
+        "executor_tokens": sum(one["executor_tokens"] for one in own),
     }
 
 
@@ -343,7 +310,4 @@ def _step_of(line: str) -> float:
 
 
 def _finished(folder: Path) -> bool:
-    try:
-        return bool(parse_json((folder / "status.json").read_text())["state"] == "completed")
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    return read_status(folder).get("state") == "completed"

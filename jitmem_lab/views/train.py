@@ -217,7 +217,8 @@ class TrainView(RunView):
         return (
             f"curator {asked.get('curator')}, executor {asked.get('executor')}, {asked.get('benchmark')} "
             f"{asked.get('split')}, {asked.get('prompts')} tasks × {asked.get('group')} payloads a step, "
-            f"learning rate {asked.get('learning_rate')}, KL {asked.get('beta')}, seed {asked.get('seed')}"
+            f"learning rate {asked.get('learning_rate')}{_warming(asked.get('warmup'))}, "
+            f"KL {asked.get('beta')}, seed {asked.get('seed')}"
         )
 
     def _heldout_html(self, metrics: Metrics) -> str:
@@ -312,6 +313,11 @@ class TrainView(RunView):
             return
         lines = rollouts.read(found)
         self._cards.object = page(group_html(lines, prompts.read(found[0].prompt)))
+
+
+def _warming(updates: Any) -> str:
+    """What is said of the first updates, whose learning rate is lower."""
+    return f" (rising from 0 over the first {updates} updates)" if finite(updates) else ""
 
 
 def group_html(lines: Sequence[dict[str, Any]], prompt: dict[str, Any] | None) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from jitmem_lab.evaluation import EvalConfig, evaluate
+from jitmem_lab.models import load_model
 from jitmem_lab.notebooks import read_parameters, read_status, run_notebook
 from jitmem_lab.runs import Run, list_runs
 
@@ -93,11 +95,13 @@ def test_the_same_again_asks_no_model(quickstart):
     ]
 
 
-@pytest.mark.model
-def test_explore(quickstart):
-    _, folder = quickstart
-    out = folder / "explored"
-    parameters = {"run": str(folder / "runs" / "jitmem"), "task": 1, "out": str(out)}
+def test_explore(tmp_path):
+    """Five games and four payloads, so with the model that takes milliseconds; task 1 can be won."""
+    folder, out = tmp_path, tmp_path / "explored"
+    small = {"split": "generated_seen", "games": 2, "warm_start": 20}
+    config = EvalConfig.make(preset="pocket", memory="jitmem", **small)
+    evaluate(config, out=folder / "jitmem", progress=False)
+    parameters = {"run": str(folder / "jitmem"), "task": 1, "out": str(out)}
     output = run_notebook("10_explore_payloads", parameters, output=folder / "10.ipynb", progress=False)
     notebook = nbformat.read(output, as_version=4)
     nbformat.validate(notebook)
@@ -119,40 +123,55 @@ def test_explore(quickstart):
     saved = [Run(row["path"]) for row in list_runs(out)]
     names = sorted(run.settings["memory"]["name"] for run in saved)
     assert names == ["jitmem-by-hand", "jitmem-by-hand", "none-by-hand"]
-    task = Run(folder / "runs" / "jitmem").latest()[1].task
+    task = Run(folder / "jitmem").latest()[1].task
     assert all(run.latest()[0].task.task_id == task.task_id for run in saved)
+
+
+BENCHMARKS, MEMORIES = ("alfworld", "webshop", "tau2"), ("none", "raw", "jitmem")
+IN_KERNELS = (("alfworld", "none"), ("webshop", "jitmem"), ("tau2", "raw"))
+"""Each benchmark and each memory once; what a kernel takes to start is most of a small evaluation."""
 
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):
-    """Three benchmarks with three memories each: one parameter changes the benchmark, one the memory."""
+    """Three benchmarks with three memories each: one parameter changes the benchmark, one the memory.
+
+    Three of the nine as notebooks, the others by the two calls that the notebook makes, with one model.
+    """
     folder = tmp_path_factory.mktemp("sweep")
     for package in ("textworld", "spacy", "tau2"):
         pytest.importorskip(package)
+    more = {"warm_start": 4, "max_steps": 4, "curator_max_tokens": 24}
 
-    def run(cell):
+    def notebook(cell):
         benchmark, memory = cell
         name = f"{benchmark}-{memory}"
-        parameters = {
-            "benchmark": benchmark,
-            "memory": memory,
-            "games": 2,
-            "out": str(folder / name),
-            "more": {"warm_start": 4, "max_steps": 4, "curator_max_tokens": 24},
-        }
-        output = run_notebook("20_evaluate", parameters, output=folder / f"{name}.ipynb", progress=False)
+        parameters = {"benchmark": benchmark, "memory": memory, "games": 2, "out": str(folder / name)}
+        output = run_notebook(
+            "20_evaluate", parameters | {"more": more}, output=folder / f"{name}.ipynb", progress=False
+        )
         return output, Run(folder / name)
 
-    cells = list(itertools.product(("alfworld", "webshop", "tau2"), ("none", "raw", "jitmem")))
     with ThreadPoolExecutor(2) as pool:  # two kernels at a time
-        return dict(zip(cells, pool.map(run, cells), strict=True))
+        made = dict(zip(IN_KERNELS, pool.map(notebook, IN_KERNELS), strict=True))
+    model = load_model("smol", concurrency=2)
+    try:
+        for benchmark, memory in itertools.product(BENCHMARKS, MEMORIES):
+            if (benchmark, memory) not in made:
+                config = EvalConfig.make(benchmark=benchmark, memory=memory, games=2, **more)
+                out = folder / f"{benchmark}-{memory}"
+                run = evaluate(config, out=out, models={config.model: model}, progress=False)
+                made[benchmark, memory] = None, run
+    finally:
+        model.close()
+    return made
 
 
 @pytest.mark.model
 def test_any_memory_on_any_benchmark_by_one_parameter(sweep):
     assert len(sweep) == 9
     for (benchmark, memory), (output, run) in sweep.items():
-        assert read_status(output)["state"] == "completed"
+        assert output is None or read_status(output)["state"] == "completed"
         summary = run.summary()
         assert summary["benchmark"] == benchmark
         assert summary["memory"] == memory
@@ -166,7 +185,7 @@ def test_any_memory_on_any_benchmark_by_one_parameter(sweep):
                 assert any(call.role == "curator" for call in episode.calls)
     tasks = {
         b: {tuple(e.task.task_id for e in r.latest()) for (k, _), (_, r) in sweep.items() if k == b}
-        for b in ("alfworld", "webshop", "tau2")
+        for b in BENCHMARKS
     }
     assert all(len(orders) == 1 for orders in tasks.values()), "the same tasks for each memory"
 

@@ -53,7 +53,7 @@ def test_a_bank_is_played_and_a_curator_trained_on_it(server: StubServer, tmp_pa
             "more": asked | {"heldout": "part", "bank_size": None},
             "test_split": "valid_seen",
             "games": 4,
-            "conditions": ["none", "untrained", "trained"],
+            "conditions": ["none", "untrained", "untrained-empty", "trained", "trained-empty"],
             "out": str(tmp_path / "run"),
         },
         output=tmp_path / "31.ipynb",
@@ -70,5 +70,8 @@ def test_a_bank_is_played_and_a_curator_trained_on_it(server: StubServer, tmp_pa
     assert {path.name for path in (tmp_path / "run" / "eval-valid_seen").iterdir()} == {
         "none-0",
         "untrained-0",
+        "untrained-empty-0",
         "trained-0",
+        "trained-empty-0",
     }
+    assert "'not evaluated'" not in text, "the output, which the source has between other quotes"

@@ -57,6 +57,27 @@ def book(tmp_path: Path) -> Path:
 # Parameters
 
 
+def test_a_notebooks_parameters_are_listed_and_nothing_is_run(
+    book: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(["run", str(book), "--parameters"], capsys)
+    assert code == 0
+    lines = [line.split(maxsplit=1) for line in out.splitlines()]
+    assert ["k", "3 (int)"] in lines
+    assert ["traces", "retrieved"] in lines
+    assert ["seed", "None (int)"] in lines
+    assert ["limit", "inf (float)"] in lines
+    code, out, _ = run(["run", str(book), "--parameters", "--json"], capsys)
+    rows = {row["name"]: row for row in json.loads(out)["rows"]}
+    assert rows["k"]["comment"] == "traces retrieved"
+    assert rows["options"]["default"] == {"a": 1}
+    assert [path.name for path in book.parent.iterdir()] == ["book.ipynb"]
+    code, out, _ = run(["run", "31_train_curator", "--parameters"], capsys)
+    assert "Root of every random choice" in out
+    _, out, _ = run(["run", "--help"], capsys)
+    assert "jitmem run NOTEBOOK --parameters" in " ".join(out.split())
+
+
 def test_the_parameters_cell_is_read_with_types_and_comments() -> None:
     parameters = notebook_parameters(notebook(CELL))
     kinds = {p.name: p.kind for p in parameters.values()}

@@ -46,5 +46,7 @@ def test_every_public_name_is_there_and_listed() -> None:
     for name in jitmem_lab.__all__:
         assert getattr(jitmem_lab, name) is not None
     assert set(jitmem_lab.__all__) <= set(dir(jitmem_lab))
+    assert jitmem_lab.TrainRun is jitmem_lab.training.TrainRun
+    assert callable(jitmem_lab.training.evaluate_trained)
     with pytest.raises(AttributeError, match="no attribute 'load_modl'"):
         jitmem_lab.load_modl  # noqa: B018

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import re
@@ -25,6 +26,7 @@ from jitmem_lab.compare_tables import table_1
 from jitmem_lab.comparison import Comparison
 from jitmem_lab.errors import UserError
 from jitmem_lab.frames import frame as made_frame
+from jitmem_lab.inference import few_orders
 from jitmem_lab.presets import preset_values
 from jitmem_lab.published import CELLS, EXECUTORS, GPT, QWEN, find, published_frame
 from jitmem_lab.report import Section, latex_escape, table_html, to_csv, to_html, to_latex, write_report
@@ -318,10 +320,30 @@ def test_paired_differences_are_recomputed_from_the_lines(folder: Path, lines: L
         assert row["difference"] == f"{100 * statistics.mean(gaps):.1f}"
         assert (int(row["pairs"]), row["differs in"]) == (sum(map(len, cells)), "sampling.temperature")
         assert row["McNemar by order"] == ("–" if row["metric"] == "score" else "; ".join(tests))
+        assert over_tasks(row, cells)
         assert row["left out: errors"] == ("1" if row["memory"] == "raw" else "0")
         assert row["without partner"] == "0"
         low, high = (float(limit) / 100 for limit in row["95 % bootstrap"].split(" to "))
         assert bounds(low, high, cells)
+    ranked = sorted(rows, key=lambda row: float(row["p"]))
+    least = [float(row["p"]) * (len(rows) - rank) for rank, row in enumerate(ranked)]
+    holm = [min(1.0, max(least[: rank + 1])) for rank in range(len(rows))]
+    assert [float(row["p Holm"]) for row in ranked] == pytest.approx(holm, rel=0.01)
+
+
+def over_tasks(row: dict[str, str], cells: list[dict[str, float]]) -> bool:
+    """Whether p is the share of all signs that lie as far, and detectable solves its formula."""
+    by_task: dict[str, list[float]] = defaultdict(list)
+    for order in cells:
+        for task, gap in order.items():
+            by_task[task].append(gap)
+    means = np.array([statistics.mean(gaps) for gaps in by_task.values()])
+    signs = np.array(list(itertools.product((-1, 1), repeat=len(means))))
+    p = (np.abs(signs @ means) >= abs(means.sum()) - 1e-9).mean()
+    gap = float(row["detectable"]) / 100
+    share = max((means**2).mean(), gap**2, 0 if row["metric"] == "score" else gap / len(cells))
+    wanted = (1.96 * math.sqrt(share) + 0.8416 * math.sqrt(share - gap**2)) / math.sqrt(len(means))
+    return float(row["p"]) == pytest.approx(p, rel=0.005) and gap == pytest.approx(wanted, abs=0.005)
 
 
 def test_wins_by_task_are_recomputed_from_the_lines(folder: Path, lines: Lines) -> None:
@@ -549,7 +571,10 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_compared(
     assert [len(group.runs) for group in comparison.groups] == [1]
     (note,) = comparison.notes
     assert str(tmp_path / "raw1") in note
-    assert compare_sections(comparison, draws=10)["runs"].text == f"{note}\n{WRITES}"
+    assert (
+        compare_sections(comparison, draws=10)["runs"].text
+        == f"{note}\nall systems: {few_orders(1)}\n{WRITES}"
+    )
 
 
 def test_a_line_nested_too_deep_is_passed_over(tmp_path: Path) -> None:

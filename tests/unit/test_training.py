@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +20,14 @@ from jitmem_lab.evaluation import evaluate
 from jitmem_lab.runs import list_runs
 from jitmem_lab.training import TrainRun, attach, launch, train
 from jitmem_lab.training.checkpoints import last_checkpoint
-from jitmem_lab.training.evaluating import evaluate_trained
+from jitmem_lab.training.evaluating import evaluate_trained, gain_frame
+from jitmem_lab.training.measures import HELDOUT_FIGURES, STEP_FIGURES
 from tests.unit.panels import follow, know
 from tests.unit.stub_server import Say, StubServer, stub_server, thinking
-from tests.unit.tiny_models import tiny_model
 from tests.unit.training import small_config
 
 pytestmark = pytest.mark.unit
 pytest.importorskip("trl")
-
-
-@pytest.fixture(scope="module")
-def curator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("tiny") / "curator")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StubServer]:
-    with stub_server(thinking(follow)) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +59,19 @@ def test_a_training_leaves_everything_that_it_did(done: TrainRun) -> None:
     assert (metrics[["seconds_generate", "seconds_play", "seconds_update"]] > 0).all().all()
     assert list(done.heldout()["step"]) == [0, 2, 4]
     assert [run.status()["state"] for run in done.heldout_runs().values()] == ["completed"] * 3
-    assert done.summary()["reward_last"] == metrics["reward"].iloc[-1]
+    assert done.summary()["reward_last"] == pytest.approx(metrics["reward"].mean())  # fewer than six steps
+    assert done.summary()["checkpoint"] == 4
+    assert "eta_seconds" not in done.status() or done.status()["eta_seconds"] is None
     assert str(done.path) not in {row["path"] for row in list_runs(done.path.parent)}
     assert all(row["state"] != "broken" for row in list_runs(done.path.parent))
+
+
+def test_every_figure_that_is_written_is_described(done: TrainRun) -> None:
+    assert set(done.metrics().columns) <= set(STEP_FIGURES)
+    assert set(done.heldout().columns) <= set(HELDOUT_FIGURES)
+    assert "kl" not in done.metrics().columns  # beta is 0
+    assert done.metrics()["learning_rate"][0] == 0  # the warm-up's first update
+    assert done.metrics()["learning_rate"].iloc[-1] == done.config.learning_rate
 
 
 def test_a_group_is_of_one_task_and_sees_no_trace_of_it(done: TrainRun) -> None:
@@ -126,6 +125,8 @@ def test_the_same_settings_give_the_same_training_and_others_are_refused(
 def test_what_was_trained_on_is_not_evaluated_on(done: TrainRun) -> None:
     with pytest.raises(UserError, match="train is what the curator was trained on"):
         evaluate_trained(done, split="train")
+    with pytest.raises(UserError, match="no condition 'untraned'"):
+        gain_frame({}, baseline="untraned")
 
 
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(done: TrainRun, tmp_path: Path) -> None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jitmem_lab.errors import UserError
-from jitmem_lab.training import TrainConfig, TrainRun, train
+from jitmem_lab.runs import RunLock
+from jitmem_lab.terminal import exit_code
+from jitmem_lab.training import TrainConfig, TrainRun, attach, train
+from jitmem_lab.training.commands import train_group
 from jitmem_lab.training.figures import training_figure
 from jitmem_lab.training.runs import list_trainings
-from tests.unit.panels import follow
-from tests.unit.stub_server import StubServer, stub_server, thinking
+from tests.unit.stub_server import StubServer
 from tests.unit.test_views_train import write_training
-from tests.unit.tiny_models import tiny_model
 from tests.unit.training import small_config
 
 pytestmark = pytest.mark.unit
@@ -47,17 +48,6 @@ BROKEN: list[tuple[str, tuple[Any, ...], Any]] = [
     ("curator/chosen.json", (), DEEP),
     ("metrics.jsonl", (), DEEP),
 ]
-
-
-@pytest.fixture(scope="module")
-def curator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("tiny") / "curator")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StubServer]:
-    with stub_server(thinking(follow)) as made:
-        yield made
 
 
 @pytest.mark.parametrize(("name", "place", "value"), BROKEN)
@@ -144,6 +134,77 @@ def test_a_stop_while_it_loads_skips_nothing(
     assert run.status()["state"] == "stopped"
     assert len(run.rollouts()) == 0
     assert list(train(config, run.path, progress=False).heldout()["step"]) == [0, 1]
+
+
+def test_an_interrupted_training_says_from_where_it_goes_on(
+    server: StubServer, curator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jitmem_lab.training.playing import Player
+
+    play, played = Player.play, []
+
+    def interrupted(self: Player, jobs: Any) -> Any:
+        played.append(1)
+        if len(played) in (2, 5):
+            raise KeyboardInterrupt
+        return play(self, jobs)
+
+    monkeypatch.setattr(Player, "play", interrupted)
+    config = small_config(server.url, curator, steps=4, save_every=2, updates=2, micro_batch=4)
+    with pytest.raises(KeyboardInterrupt, match="no checkpoint yet: the same command begins again at step 0"):
+        train(config, tmp_path / "run", progress=False)
+    assert TrainRun(tmp_path / "run").summary()["checkpoint"] is None
+    with pytest.raises(KeyboardInterrupt, match="the same command goes on from step 2"):
+        train(config, tmp_path / "run", progress=False)
+    summary = TrainRun(tmp_path / "run").summary()
+    assert (summary["state"], summary["checkpoint"], summary["eta_seconds"]) == ("interrupted", 2, None)
+
+
+def test_who_stops_watching_is_told_that_the_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jitmem_lab.training.step_bar import StepBar
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    run = write_training(tmp_path / "run")
+    monkeypatch.setattr(StepBar, "show", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"training goes on, and `jitmem train stop .*run` ends it"):
+        attach(run.path).watch()
+
+
+def test_a_training_that_does_not_run_has_no_time_left(tmp_path: Path) -> None:
+    run = write_training(tmp_path / "run", steps=1)
+    status = {"state": "running", "eta_seconds": 60.0, "phase": "held-out evaluation"}
+    (run.path / "status.json").write_text(json.dumps(status))
+    (run.path / ".lock").touch()
+    assert run.status() == {"state": "killed", "eta_seconds": None, "phase": None}
+    with RunLock(run.path):
+        assert TrainRun(run.path).summary()["eta_seconds"] == 60.0
+
+
+def test_rewards_are_told_as_means_of_several_steps_in_percent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_training(tmp_path / "long", steps=9)  # rewards 0.1, 0.2, … 0.9
+    summary = run.summary()
+    assert summary["reward_steps"] == 6
+    assert (summary["reward_first"], summary["reward_last"]) == pytest.approx((0.35, 0.65))
+    assert exit_code(train_group, ["status", str(run.path)]) == 0
+    told = capsys.readouterr().out
+    for words in (
+        r"reward \(mean of steps 1 to 6\) +35\.0 %",
+        r"reward \(mean of steps 4 to 9\) +65\.0 %",
+        r"heldout_first +12\.5 %",
+        r"checkpoint +none yet: it would begin at step 0",
+        r"! nothing was learnt",
+    ):
+        assert re.search(words, told), words
+    assert "eta" not in told
+    none = write_training(tmp_path / "none", steps=0).summary()
+    assert (none["reward_first"], none["reward_last"], none["reward_steps"]) == (None, None, 0)
+    assert exit_code(train_group, ["status", str(tmp_path / "none")]) == 0
 
 
 def test_a_full_disk_is_told_in_a_sentence(

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,10 @@ from jitmem_lab.training.commands import train_group
 from jitmem_lab.training.main import disk_full, prepare
 from tests.unit.panels import follow, know
 from tests.unit.stub_server import EMPTY_CHOICE, StubServer, stub_server, thinking
-from tests.unit.tiny_models import tiny_model
 from tests.unit.training import small_config
 
 pytestmark = pytest.mark.unit
 pytest.importorskip("trl")
-
-
-@pytest.fixture(scope="module")
-def curator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("tiny") / "curator")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[StubServer]:
-    with stub_server(thinking(follow)) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +158,20 @@ def test_a_second_training_writes_nothing_where_one_begins(
     with pytest.raises(UserError, match="training of other settings"):
         prepare(small_config(server.url, curator, learning_rate=5e-3), tmp_path / "run")
     assert (tmp_path / "run" / "train.json").read_bytes() == before
+
+
+def test_what_changes_no_result_is_taken_from_the_newest_call(curator: Path, tmp_path: Path) -> None:
+    """A job reads its config from the folder, so that a new number of episodes at once has to get there."""
+    prepare(small_config("http://127.0.0.1:9/v1", curator), tmp_path / "run")
+    about = TrainRun(tmp_path / "run").about
+    write_json(tmp_path / "run" / "status.json", {"state": "failed"})
+    prepare(small_config("http://127.0.0.1:9/v1", curator, concurrency=9), tmp_path / "run")
+    run = TrainRun(tmp_path / "run")
+    assert run.config.concurrency == 9
+    assert run.about == about | {"request": run.request}
+    write_json(tmp_path / "run" / "status.json", {"state": "completed"})
+    prepare(small_config("http://127.0.0.1:9/v1", curator, concurrency=2), tmp_path / "run")
+    assert TrainRun(tmp_path / "run").config.concurrency == 9, "it says how it was carried out"
 
 
 # Held-out tasks that can't be played

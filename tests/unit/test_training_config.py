@@ -11,6 +11,7 @@ from jitmem_lab.errors import UserError
 from jitmem_lab.terminal import exit_code
 from jitmem_lab.training import TrainConfig
 from jitmem_lab.training.commands import read_parameters, train_group
+from jitmem_lab.training.measures import HELDOUT_FIGURES, STEP_FIGURES
 from jitmem_lab.training.presets import is_test_split
 from tests.unit.training import small_config
 
@@ -119,10 +120,29 @@ def test_the_command_line_refuses_in_a_sentence(capsys: pytest.CaptureFixture[st
 
 def test_every_parameter_is_shown_with_what_it_means(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(train_group, ["parameters", "smol"]) == 0
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr().out
+    shown = " ".join(printed.split())
     for name in TrainConfig.model_fields:
         assert name in shown
     assert "Learning rate, constant after the warm-up." in shown
+    assert 'and the executor plays: parameters of `EvalConfig`, e.g. {"k": 5, "max_steps": 20}.' in shown
+    assert "One of: dapo, grpo, dr_grpo, bnpo." in shown
+    assert "One of: paper, authors-code, smol, pocket." in shown
+    assert "more characters" not in shown
+    assert max(map(len, printed.splitlines())) <= 120
+
+
+def test_every_figure_is_told_with_what_it_means(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("trl")
+    from jitmem_lab.training.trainer import NAMES
+
+    left = {"step_time"}  # told as seconds by part
+    assert set(NAMES.values()) - left <= set(STEP_FIGURES)
+    assert exit_code(train_group, ["figures"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for name in (*STEP_FIGURES, *HELDOUT_FIGURES):
+        assert name in shown
+    assert "Only there if `beta` is above 0" in shown
 
 
 def test_what_is_reported_is_played_as_published_not_as_in_training() -> None:

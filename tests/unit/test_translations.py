@@ -49,8 +49,24 @@ def test_the_oldest_leaves_memory_first() -> None:
         zlib.compress(b"no pickle"),
         zlib.compress(pickle.dumps(("A", "B")))[:-5],
         zlib.compress(b"cno_such_module\nThing\n."),
+        zlib.compress(pickle.dumps({"task": "A"})),
+        zlib.compress(pickle.dumps("AB")),
+        zlib.compress(pickle.dumps(("A", "B", "C"))),
+        zlib.compress(pickle.dumps((None, "B"))),
+        zlib.compress(pickle.dumps(("A", 5))),
     ],
-    ids=["empty", "text", "no pickle", "torn", "of another version"],
+    ids=[
+        "empty",
+        "text",
+        "no pickle",
+        "torn",
+        "of another version",
+        "a dict",
+        "a text alone",
+        "three parts",
+        "no task",
+        "no text",
+    ],
 )
 def test_a_damaged_file_is_made_anew(tmp_path: Path, damage: bytes) -> None:
     kept(Translator(), tmp_path)("a", "b")

@@ -32,9 +32,8 @@ def write_training(path: Path, steps: int = 3, payload: str = "1. press red", **
         {"task": {"description": f"task {n} {payload}"}, "recall": {"traces": [trace]}} for n in range(2)
     ]
     (path / "prompts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in prompts))
-    metrics: list[dict[str, Any]] = [
-        {"kind": "heldout", "step": 0, "won": 1, "games": 8, "run": "heldout/step-0000"}
-    ]
+    first = {"kind": "heldout", "step": 0, "won": 1, "games": 8, "success_rate": 0.125}
+    metrics: list[dict[str, Any]] = [first | {"run": "heldout/step-0000"}]
     rollouts = []
     for step in range(1, steps + 1):
         metrics.append({"kind": "step", "step": step, "reward": step / 10, "kl": None, "tokens": 5.0})
@@ -61,6 +60,14 @@ def write_training(path: Path, steps: int = 3, payload: str = "1. press red", **
 
 def html(view: TrainView) -> str:
     return "".join(str(pane.object) for pane in (view._standing, view._tables, view._cards, view._note))
+
+
+def test_the_head_says_why_the_first_learning_rate_is_zero(tmp_path: Path) -> None:
+    write_training(tmp_path / "warm", learning_rate=5e-4, warmup=3)
+    write_training(tmp_path / "cold", learning_rate=5e-4, warmup=0)
+    shown = TrainView(tmp_path / "warm")._standing.object
+    assert "learning rate 0.0005 (rising from 0 over the first 3 updates)" in shown
+    assert "rising" not in TrainView(tmp_path / "cold")._standing.object
 
 
 def test_a_group_shows_each_payload_with_what_it_was_worth(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Games translated for the planner's library, kept from run to run: that is most of what opening one takes.
 
-One small file a game, in the user's cache. A file that cannot be read, or a folder that cannot be written,
-costs the time of translating and nothing else.
+One small file a game, in the user's cache. A file that cannot be read or holds something else, or a folder
+that cannot be written, costs the time of translating and nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pickle
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...files import write_atomic
 
@@ -36,7 +36,9 @@ def kept(translate: Translate, folder: Path | None, games: int = 16) -> Translat
         digest = hashlib.sha256(f"{len(domain)} {domain}{problem}".encode()).hexdigest()
         path = folder / f"{digest[:32]}.pickle.z"
         with contextlib.suppress(Exception):  # none there, or damaged in whatever way
-            return pickle.loads(zlib.decompress(path.read_bytes()))
+            there = pickle.loads(zlib.decompress(path.read_bytes()))
+            if _is_translation(there):
+                return there
         found = translate(domain, problem)
         with contextlib.suppress(Exception):  # no room, no right, or nothing that can be pickled
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,3 +46,8 @@ def kept(translate: Translate, folder: Path | None, games: int = 16) -> Translat
         return found
 
     return translated
+
+
+def _is_translation(value: Any) -> TypeGuard[tuple[Any, str]]:
+    """Whether a value is what `fast_downward.pddl2sas` gives: the task, and its text for the planner."""
+    return isinstance(value, tuple) and len(value) == 2 and value[0] is not None and isinstance(value[1], str)

@@ -18,6 +18,7 @@ from .errors import UserError
 from .item_commands import items_command
 from .kernels.commands import kernels_group
 from .serving_commands import serve_model_command
+from .study.commands import study_group
 from .sweeping.commands import sweep_command
 from .terminal import EXIT_CODES, Seconds, definitions, emit, exit_code, facts, json_option, run_path, table
 from .training.commands import bank_command, train_group
@@ -292,6 +293,7 @@ for _command in (
     serve_model_command,
     items_command,
     sweep_command,
+    study_group,
     bench_group,
     floors_command,
     check_group,

@@ -28,9 +28,32 @@ h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid #d
 table{border-collapse:collapse;font-size:13px;margin:.6em 0}
 th,td{padding:3px 10px;border-bottom:1px solid #e3e7ec;text-align:left;vertical-align:top}
 th{border-bottom:2px solid #b9c1ca;vertical-align:bottom;max-width:11em}
-td{font-variant-numeric:tabular-nums}p,li{max-width:52em}footer{margin-top:3em;color:#5c6670;font-size:13px}
+td{font-variant-numeric:tabular-nums}p,li{max-width:52em}
+@media print{body{max-width:none;margin:0;font-size:9pt}table{font-size:7pt}
+th,td{padding:2px 4px;overflow-wrap:anywhere;white-space:normal!important}h2{break-after:avoid}
+div{max-height:none!important;overflow:visible!important}tr{break-inside:avoid}
+@page{size:A4 landscape;margin:12mm}}
+footer{margin-top:3em;color:#5c6670;font-size:13px}
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+
+
+class Link(str):
+    """A text that a page links to a place beside it, such as `../runs/a`; CSV and LaTeX hold the text.
+
+    Raises:
+        UserError: An address with a scheme or host: a page needs nothing but what lies beside it.
+    """
+
+    href: str
+
+    def __new__(cls, text: str, href: str) -> Link:
+        """A text with its address."""
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//", href):
+            raise UserError(f"{href} is not beside the page")
+        link = super().__new__(cls, text)
+        link.href = href
+        return link
 
 
 class Section(NamedTuple):
@@ -191,7 +214,7 @@ def table_html(frame: pd.DataFrame) -> str:
 
     def line(tag: str, values: Iterable[Any]) -> str:
         cells = zip(values, marks if tag == "td" else heads, strict=True)
-        return "".join(f"<{tag}{mark}>{escape(shown(v), CELL_LIMIT)}</{tag}>" for v, mark in cells)
+        return "".join(f"<{tag}{mark}>{_cell(v)}</{tag}>" for v, mark in cells)
 
     head = line("th", map(str, frame.columns))
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in _rows(frame))
@@ -199,6 +222,11 @@ def table_html(frame: pd.DataFrame) -> str:
         f'<div style="overflow:auto;max-width:100%;max-height:42em"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def _cell(value: Any) -> str:
+    text = escape(shown(value), CELL_LIMIT)
+    return f'<a href="{escape(value.href, None)}">{text}</a>' if isinstance(value, Link) else text
 
 
 def _words(section: Section) -> list[str]:
@@ -223,9 +251,14 @@ def to_html(title: str, sections: Sequence[Section]) -> str:
     for section in filter(_says, sections):
         parts.append(f"<h2>{escape(section.title)}</h2>")
         parts += _words(section)
-        for figure in section.figures:
+        for number, figure in enumerate(section.figures):
             parts.append(
-                figure.to_html(include_plotlyjs=not drawn, full_html=False, config={"displaylogo": False})
+                figure.to_html(
+                    include_plotlyjs=not drawn,
+                    full_html=False,
+                    config={"displaylogo": False},
+                    div_id=f"{section.name}-{number}",  # else a random one: the same page twice is the same
+                )
             )
             drawn = True
     parts.append(f"<footer>Written by jitmem-lab {escape(__version__)}.</footer>")

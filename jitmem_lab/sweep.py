@@ -116,7 +116,7 @@ class Sweep:
 
 
 def run_sweep(
-    grid: Grid,
+    grid: Grid | Sequence[Cell],
     *,
     out: str | Path,
     concurrency: int = 2,
@@ -129,7 +129,7 @@ def run_sweep(
     """Run what a grid asks for, or what is missing of it.
 
     Args:
-        grid: The cells.
+        grid: The cells, or a grid of them.
         out: Folder of the run directories, one a cell, and of the status file.
         concurrency: Episodes at once, within one cell.
         cache: SQLite file of model answers, shared by all cells; None for none.
@@ -146,7 +146,7 @@ def run_sweep(
         InfrastructureError: The engine cannot be reached.
         KeyboardInterrupt: The user stopped it; what had finished is kept.
     """
-    cells = grid.cells()
+    cells = grid.cells() if isinstance(grid, Grid) else list(grid)
     if concurrency < 1 or not timeout > 0:
         raise UserError("concurrency must be 1 or more, and timeout more than 0")
     totals = check_cells(cells)

@@ -28,6 +28,10 @@ from .engines import TRIES, Started
 _MODELS = Models()
 _POLL = 0.5
 _PATIENCE = 10.0
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # it would tell its makers of each start
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",  # seconds that a head may be away
+}
 
 
 class RayEngine:
@@ -70,7 +74,7 @@ class RayEngine:
                 stdout=subprocess.PIPE,
                 stderr=said,
                 text=True,
-                env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"},  # it would tell its makers of each start
+                env=_SETTINGS | os.environ,
                 start_new_session=True,  # a Ctrl-C at the terminal is the sweep's business
             )
             try:

@@ -1,0 +1,222 @@
+"""A study at a size as a list of runs: each asked for once, whichever tables it stands in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import data
+from ..errors import UserError, did_you_mean
+from ..evaluation import EvalConfig
+from ..grids import Cell
+from ..records import content_hash
+from .parts import PARTS, Part, roles_of
+from .sizes import SIZES, Size, World
+
+TRAINING, REFRESH = "training", "refresh"
+"""Folders of the training and of its staged refresh, in the study's own."""
+
+
+class Planned(NamedTuple):
+    """A part on one split."""
+
+    part: Part
+    """Which."""
+    benchmark: str
+    """What is played."""
+    split: str
+    """And of it."""
+    rows: dict[str, list[str]]
+    """Names of the cells of each row, by order."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a study runs."""
+
+    size: Size
+    """Its size."""
+    out: Path
+    """Its folder."""
+    roles: dict[str, str]
+    """Models by role."""
+    parts: list[Planned]
+    """What is shown."""
+    all_cells: dict[str, Cell]
+    """What is run, by name."""
+    left_out: dict[str, str]
+    """Parts and rows that are not run, and why."""
+    notes: list[str] = field(default_factory=list)
+    """What has to be told of the data."""
+    asked: dict[str, Any] = field(default_factory=dict)
+    """What was asked beside the size, as options of the command."""
+
+    def cells(self) -> list[Cell]:
+        """Every run, once."""
+        return list(self.all_cells.values())
+
+    @property
+    def trains(self) -> bool:
+        """Whether a curator is trained here."""
+        return self.size.training is not None and self.roles.get("trained") == self._own(TRAINING)
+
+    @property
+    def refreshes(self) -> bool:
+        """Whether it is trained further here."""
+        return self.trains and self.size.refresh is not None
+
+    def _own(self, stage: str) -> str:
+        return own_curator(self.out, stage)
+
+
+def own_curator(out: Path, stage: str) -> str:
+    """The curator that the study itself trains, as a model's name."""
+    folder = out.resolve() / stage
+    return f"hf:{folder / 'run' / 'curator' if stage == REFRESH else folder / 'curator'}"
+
+
+def make_plan(
+    size: str,
+    out: str | Path,
+    *,
+    parts: Sequence[str] = (),
+    roles: Mapping[str, str] | None = None,
+    games: int | None = None,
+    orders: int | None = None,
+) -> Plan:
+    """What a study of a size runs.
+
+    Args:
+        size: Name of one of `SIZES`.
+        out: Its folder.
+        parts: Names of `PARTS`; none takes all.
+        roles: Models in place of the size's, by role.
+        games: Tasks of every run at most; None leaves the size's.
+        orders: Orders at most; None leaves the size's.
+
+    Raises:
+        UserError: An unknown size, part or role, or no games or orders.
+    """
+    if size not in SIZES:
+        raise UserError(f"there is no size {size!r}; there are {', '.join(SIZES)}")
+    for name in parts:
+        if name not in PARTS:
+            raise UserError(f"there is no part {name!r}; {did_you_mean(name, PARTS, ', '.join(PARTS))}")
+    if (games is not None and games < 1) or (orders is not None and orders < 1):
+        raise UserError("games and orders must be 1 or more")
+    chosen, folder = SIZES[size], Path(out)
+    models = _roles(chosen, folder, roles or {})
+    asked: dict[str, Any] = {"part": list(parts)} if parts else {}
+    asked |= {"role": [(role, model) for role, model in roles.items()]} if roles else {}
+    asked |= {name: value for name, value in (("games", games), ("orders", orders)) if value is not None}
+    plan = Plan(chosen, folder, models, [], {}, {}, asked=asked)
+    by_request: dict[str, str] = {}
+    for part in [PARTS[name] for name in parts or PARTS]:
+        if part.name in chosen.leaves_out:
+            plan.left_out[part.name] = chosen.leaves_out[part.name]
+            continue
+        for benchmark in part.benchmarks:
+            world = chosen.worlds.get(benchmark)
+            if world is None:
+                plan.left_out[f"{part.name} on {benchmark}"] = "no model of this size plays it"
+                continue
+            for split in _splits(benchmark, world, plan.notes):
+                planned = _planned(plan, part, benchmark, split, world, games, orders, by_request)
+                if planned.rows:
+                    plan.parts.append(planned)
+    return plan
+
+
+def _roles(size: Size, out: Path, given: Mapping[str, str]) -> dict[str, str]:
+    known = {"executor", "curator", "writer", "trained", "refreshed", "strong", "second", "third"}
+    for name in given:
+        if name not in known:
+            raise UserError(f"there is no role {name!r}; there are {', '.join(sorted(known))}")
+    own = {}
+    if size.training is not None:
+        own["trained"] = own_curator(out, TRAINING)
+    if size.refresh is not None:
+        own["refreshed"] = own_curator(out, REFRESH)
+    return own | size.roles | dict(given)
+
+
+def _splits(benchmark: str, world: World, notes: list[str]) -> list[str]:
+    """The splits that are played; of alternatives the first with data."""
+    if not world.either:
+        return list(world.splits)
+    for split in world.splits:
+        if split.startswith("generated") or _has_data(benchmark, split):
+            if split != world.splits[0]:
+                note = (
+                    f"{benchmark}: {split} is played, since the data of {world.splits[0]} were not found here"
+                )
+                notes.extend([note] if note not in notes else [])
+            return [split]
+    return []
+
+
+def _has_data(benchmark: str, split: str) -> bool:
+    return any(
+        row["benchmark"] == benchmark and row["split"] == split and row["found"] for row in data.report()
+    )
+
+
+def _planned(
+    plan: Plan,
+    part: Part,
+    benchmark: str,
+    split: str,
+    world: World,
+    games: int | None,
+    orders: int | None,
+    by_request: dict[str, str],
+) -> Planned:
+    """A part's cells on a split; those that another part has are taken from it."""
+    count = world.orders if part.main else world.few
+    rows: dict[str, list[str]] = {}
+    for label, asked in part.rows.items():
+        key = f"{part.name}/{label}"
+        if why := _why_not(plan, key, asked.parameters):
+            plan.left_out[key] = why
+            continue
+        own = plan.size.rows.get(key, {})
+        fixed = {"preset": plan.size.preset, "benchmark": benchmark, "split": split, "model": "@executor"}
+        chosen = fixed | world.fixed | asked.parameters | own
+        chosen = {name: _resolved(value, plan.roles) for name, value in chosen.items()}
+        if games is not None:
+            chosen["games"] = min(games, chosen.get("games") or games)
+        for order in range(min(count, orders or count)):
+            parameters = chosen | {"order": order}
+            config = EvalConfig.make(**parameters)
+            digest = content_hash(config.request())
+            if digest not in by_request:
+                name = _name(plan.all_cells, benchmark, split, label, order)
+                by_request[digest] = name
+                plan.all_cells[name] = Cell(name, label, parameters, config)
+            rows.setdefault(label, []).append(by_request[digest])
+    return Planned(part, benchmark, split, rows)
+
+
+def _why_not(plan: Plan, key: str, parameters: Mapping[str, Any]) -> str:
+    if key in plan.size.leaves_out:
+        return plan.size.leaves_out[key]
+    missing = sorted(roles_of(parameters) - set(plan.roles))
+    return f"no model has the role {missing[0]}" if missing else ""
+
+
+def _resolved(value: Any, roles: Mapping[str, str]) -> Any:
+    return roles[value[1:]] if isinstance(value, str) and value.startswith("@") else value
+
+
+def _name(taken: Mapping[str, Cell], benchmark: str, split: str, label: str, order: int) -> str:
+    """A folder's name for a cell."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", label).strip("_")
+    name = f"{benchmark}-{split}-{plain}-order{order}"
+    number = 2
+    while name in taken:
+        name = f"{benchmark}-{split}-{plain}{number}-order{order}"
+        number += 1
+    return name

@@ -1,0 +1,250 @@
+"""The study's report: one page that opens from disk, with the tables' files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..compare_figures import curve_figures
+from ..compare_report import PAPER_NOTE
+from ..compare_tables import NONE, table_1, table_2, table_4
+from ..comparison import Comparison, Group
+from ..errors import UserError
+from ..frames import frame
+from ..inference import few_orders, steps_table
+from ..published import QWEN
+from ..report import Link, Section, write_report
+from .commands_of import cell_command, study_command
+from .parts import LADDER
+from .plan import REFRESH, TRAINING, Plan, Planned
+from .running import PAGES, REPORT, RUNS
+from .tables import best_written, compared, part_table, payload_table, run_table, type_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+READING = (
+    "SR: success rate in percent, mean (sample std over orders); 95 %: bootstrap over tasks and orders. "
+    "Differences in points on the same tasks in the same orders, with paired bootstrap intervals; p by "
+    "flipping the signs of the tasks' mean differences, a task counting once; p Holm: corrected for the rows "
+    "of the table; detectable: the true difference that so many tasks that differ as much would show with p "
+    "below 0.05 four times of five. Tokens in thousands a task."
+)
+
+
+def write_study(plan: Plan, draws: int = 10_000) -> Path:
+    """Write `report/report.html`, and each table as CSV and LaTeX beside it, from what has been run.
+
+    Raises:
+        UserError: Nothing was run yet, or the folder cannot be written to.
+    """
+    sections = list(study_sections(plan, draws))
+    title = f"Just-in-time memory, the study at size {plan.size.name}"
+    return write_report(plan.out / REPORT, title, sections)[-1]
+
+
+def study_sections(plan: Plan, draws: int = 10_000) -> Iterator[Section]:
+    """Every section in the report's order."""
+    by_part = {id(planned): compared(plan, planned) for planned in plan.parts}
+    if not any(comparison.groups for comparison in by_part.values()):
+        raise UserError(f"nothing was run in {plan.out}; `jitmem study run` comes first")
+    yield _setting(plan)
+    main = [planned for planned in plan.parts if planned.part.name == "table_1"]
+    for planned in main:
+        yield from _ladder(by_part[id(planned)], planned, draws)
+    for planned in plan.parts:
+        yield from _part(plan, planned, by_part[id(planned)], draws)
+    for planned in main:
+        comparison = by_part[id(planned)]
+        yield Section(
+            f"table_4_{planned.benchmark}",
+            f"Efficiency on {planned.benchmark} (table 4)",
+            "Tokens in thousands and steps a task, means over orders: the executor's own, as the paper "
+            f"counts them, then those of all roles that write, with memory's writes.\n{PAPER_NOTE}",
+            _steady(table_4(comparison)),
+        )
+        yield Section(
+            f"curves_{planned.benchmark}",
+            f"Success over the stream, {planned.benchmark} {planned.split}",
+            "Share of successes among the games so far, mean over the orders.",
+            figures=curve_figures(comparison),
+        )
+    yield from _trainings(plan)
+    yield from _pages(plan)
+    yield _threats(plan, list(by_part.values()))
+    yield Section(
+        "runs",
+        "Every run",
+        "Where its directory is, which rows it stands in, what has to be told with its figures (its card's "
+        "cautions; `jitmem runs show` prints the whole card), and the command that makes it again.",
+        run_table(plan, {name: cell_command(cell) for name, cell in plan.all_cells.items()}),
+    )
+
+
+def _setting(plan: Plan) -> Section:
+    """What was asked, with which models, by which command."""
+    rows: list[dict[str, Any]] = [
+        {"what": "size", "value": f"{plan.size.name}: {plan.size.says}"},
+        {"what": "command", "value": " ".join(study_command(plan))},
+    ]
+    rows += [
+        {"what": f"model: {role}", "value": _model(plan, name)} for role, name in sorted(plan.roles.items())
+    ]
+    for planned in plan.parts:
+        cells = [plan.all_cells[name] for names in planned.rows.values() for name in names]
+        games = sorted({str(cell.config.games or "all") for cell in cells})
+        orders = len({cell.config.order for cell in cells})
+        told = f"{planned.benchmark} {planned.split}, {' or '.join(games)} games, {orders} orders"
+        rows.append({"what": f"{planned.part.name} ({planned.part.source})", "value": told})
+    text = (
+        "Made by one command from run directories that lie beside this page; every table names the runs that "
+        "it was computed from. Nothing here is a reproduction of the paper's figures: the models are others. "
+        "Where the paper's cells are shown they stand in columns that begin with “paper”."
+    )
+    return Section("setting", "Setting", "\n".join([text, *plan.notes]), frame(rows))
+
+
+def _model(plan: Plan, name: str) -> str:
+    """A model's name; of one that the study trained, where it lies in the study's folder."""
+    return name.replace(f"{plan.out.resolve()}/", "")
+
+
+def _ladder(comparison: Comparison, planned: Planned, draws: int) -> Iterator[Section]:
+    """The ordering trained, untrained, best write-time, none: each step with interval and p."""
+    groups = {group.label: group for group in comparison.groups}
+    best = best_written(groups)
+    names = [best if name not in groups and name.startswith("(") else name for name in LADDER]
+    labels = [name for name in names if name in groups]
+    if len(labels) < 2:
+        return
+    rates = [f"{label} {_rate(groups[label])}" for label in labels]
+    held = all(_success(groups[a]) >= _success(groups[b]) for a, b in pairwise(labels))
+    chosen = (
+        f"{best} is the best of the write-time systems on these very games, which flatters it."
+        if best
+        else "No write-time system was run."
+    )
+    yield Section(
+        f"ordering_{planned.benchmark}",
+        f"The ordering on {planned.benchmark} {planned.split}",
+        f"Paper: trained JitMem, JitMem, the best write-time system, none. Here, in the paper's order: "
+        f"{'; '.join(rates)}. {'The means stand in that order.' if held else 'The means do NOT stand so.'} "
+        f"{chosen}\n{READING}",
+        steps_table(comparison, labels, draws),
+    )
+    yield Section(
+        f"types_{planned.benchmark}",
+        f"Success by type of task, {planned.benchmark} {planned.split}",
+        "In percent over all orders; the number of tasks stands beside the type. Where the ordering differs "
+        "from the paper's, this says in which types.",
+        type_table(comparison),
+    )
+    yield Section(
+        f"payloads_{planned.benchmark}",
+        f"Payloads to read, {planned.benchmark} {planned.split}",
+        "Tasks of the first order on which these systems differ most, with what each was shown: chosen to "
+        "show what can happen, not how often.",
+        payload_table(comparison, labels),
+    )
+
+
+def _success(group: Group) -> float:
+    ended = [episode for episode in group.episodes if episode.outcome != "error"]
+    return sum(episode.outcome == "success" for episode in ended) / len(ended) if ended else 0.0
+
+
+def _rate(group: Group) -> str:
+    return f"{100 * _success(group):.1f} %"
+
+
+def _part(plan: Plan, planned: Planned, comparison: Comparison, draws: int) -> Iterator[Section]:
+    """A part's table; of the main ones also the paper's whole table beside."""
+    part, where = planned.part, f"{planned.benchmark} {planned.split}"
+    missing = [
+        f"{key.partition('/')[2]} ({why})"
+        for key, why in plan.left_out.items()
+        if key.startswith(f"{part.name}/")
+    ]
+    said = f"{part.says}\n{READING}" + (f"\nNot run: {'; '.join(missing)}." if missing else "")
+    orders = max((len(names) for names in planned.rows.values()), default=0)
+    few = few_orders(orders)
+    name = f"{part.name}_{planned.benchmark}_{planned.split}"
+    yield Section(
+        name,
+        f"{part.title}: {where} ({part.source})",
+        said + (f"\n{few}" if few else ""),
+        part_table(plan, planned, draws),
+    )
+    if part.name == "table_1":
+        yield Section(
+            f"{name}_paper",
+            f"The same beside the paper's table, {where}",
+            f"In percent, mean (sample std over orders).\n{PAPER_NOTE}",
+            table_1(comparison, [QWEN]),
+        )
+    if part.name == "table_2" and comparison.groups:
+        yield Section(f"{name}_paper", f"Domains, {where}", PAPER_NOTE, table_2(comparison))
+
+
+def _steady(table: pd.DataFrame) -> pd.DataFrame:
+    """A table without what the clock tells, so that the same runs give the same bytes."""
+    return table.drop(columns=[name for name in table.columns if name == "model s"])
+
+
+def _trainings(plan: Plan) -> Iterator[Section]:
+    """Reward and held-out success over each training's steps (figures 5 and 6)."""
+    from ..training.figures import training_figure
+    from ..training.runs import TrainRun, is_training
+
+    stages = {TRAINING: plan.out / TRAINING, REFRESH: plan.out / REFRESH / "run"}
+    for name, folder in stages.items():
+        if not is_training(folder):
+            continue
+        run = TrainRun(folder)
+        held = run.heldout()
+        kept = [column for column in ("step", "games", "won", "success_rate") if column in held.columns]
+        chosen = run.chosen() or {}
+        cautions = "\n".join(run.cautions())
+        yield Section(
+            name,
+            f"{'The training' if name == TRAINING else 'Staged refresh'} (figures 5 and 6)",
+            f"Reward of each batch and success on held-out tasks, on which the checkpoint was chosen "
+            f"(step {chosen.get('step', NONE)}). Directory: {folder.relative_to(plan.out)}.\n{cautions}",
+            held[kept],
+            figures=[training_figure(run)],
+        )
+
+
+def _pages(plan: Plan) -> Iterator[Section]:
+    """Links to the notebooks' pages."""
+    rows = [
+        {"page": Link(name, f"../{PAGES}/{name}.html"), "shows": says}
+        for name, says in (
+            ("21_compare", "every table of the comparison, costs by role, wins by task"),
+            ("40_qualitative", "single tasks closely: traces, payload, what was done (figures 3 and 4)"),
+        )
+        if (plan.out / PAGES / f"{name}.html").is_file()
+    ]
+    if rows:
+        yield Section("pages", "Pages", "Made by the notebooks, beside this page.", frame(rows))
+
+
+def _threats(plan: Plan, comparisons: list[Comparison]) -> Section:
+    """What weakens these figures, and what was not run."""
+    said = [
+        f"Size {plan.size.name}: {plan.size.says}. Small models show that a mechanism works here, not how "
+        "much it gives a large one."
+    ]
+    said += plan.notes
+    said += [
+        f"{caution} ({', '.join(where)})" for c in comparisons for caution, where in c.cautions().items()
+    ]
+    rows = [{"threat": text, "kind": "to be told"} for text in dict.fromkeys(said)]
+    rows += [{"threat": f"{key}: {why}", "kind": "not run"} for key, why in sorted(plan.left_out.items())]
+    missing = [name for name in plan.all_cells if not (plan.out / RUNS / name / "config.json").is_file()]
+    rows += [
+        {"threat": f"run {name} is missing: it failed or is owed", "kind": "not run"} for name in missing
+    ]
+    return Section("threats", "Threats, and what was not run", "", frame(rows))

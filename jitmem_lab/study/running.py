@@ -1,0 +1,229 @@
+"""Running a study: training, runs, pages, report; each goes on where it stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import JitmemError, UserError
+from ..files import parse_json, write_json
+from ..runs import RunLock
+from ..sweep import Sweep, run_sweep
+from ..sweeping.engines import Engine
+from .plan import REFRESH, TRAINING, Plan
+
+STATUS = "study.json"
+"""Name of a study's status file."""
+RUNS, PAGES, REPORT = "runs", "pages", "report"
+"""Folders of the runs, the executed notebooks and the report."""
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+class _Steps:
+    """The study's status, step by step."""
+
+    def __init__(self, plan: Plan, names: list[str]) -> None:
+        self.plan = plan
+        self.begun = time.time()
+        self.steps = {name: {"state": "owed", "seconds": None, "error": None} for name in names}
+
+    @contextlib.contextmanager
+    def step(self, name: str, says: str) -> Iterator[dict[str, Any]]:
+        """A step; what it raises is told in the status and goes on."""
+        row: dict[str, Any] = self.steps[name]
+        row["state"] = "running"
+        number = list(self.steps).index(name) + 1
+        _say(f"[{number}/{len(self.steps)}] {says}")
+        self.write("running")
+        began = time.perf_counter()
+        try:
+            yield row
+            row["state"] = "completed" if row["error"] is None else "incomplete"
+        except BaseException as error:
+            row["state"] = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            row["error"] = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise
+        finally:
+            row["seconds"] = round(time.perf_counter() - began, 1)
+            self.write("running")
+
+    def write(self, state: str) -> None:
+        """Write the status file."""
+        write_json(
+            self.plan.out / STATUS,
+            {
+                "state": state,
+                "size": self.plan.size.name,
+                "pid": os.getpid(),
+                "started": self.begun,
+                "updated": time.time(),
+                "steps": self.steps,
+            },
+        )
+
+
+def run_study(
+    plan: Plan,
+    *,
+    concurrency: int = 4,
+    engine: Engine | None = None,
+    cache: str | Path | None = None,
+    timeout: float = 120.0,
+    notebooks: bool = False,
+    pages: bool = True,
+    progress: bool = True,
+) -> Path:
+    """Run what a study asks for, or what is missing of it, and write its report.
+
+    Args:
+        plan: What is run.
+        concurrency: Episodes at once, within one run.
+        engine: Who plays the runs, as for `run_sweep`.
+        cache: SQLite file of model answers; None for none.
+        timeout: Seconds after which a model call counts as failed.
+        notebooks: Keep each run as notebook 20_evaluate.
+        pages: Make the pages of `21_compare` and `40_qualitative`.
+        progress: Whether to draw bars.
+
+    Returns:
+        The report. A run that failed stops no other; the report tells which are missing.
+
+    Raises:
+        UserError: Wrong parameters, or a folder that holds something else.
+        InfrastructureError: The training's executor is gone; the same call goes on.
+        KeyboardInterrupt: The user stopped it; the same call goes on.
+    """
+    from .reporting import write_study
+
+    out = plan.out
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"the folder {str(out)!r} cannot be made ({reason}); choose another") from None
+    names = [TRAINING] if plan.trains else []
+    names += [REFRESH] if plan.refreshes else []
+    names += [RUNS, *([PAGES] if pages else []), REPORT]
+    with RunLock(out):
+        steps = _Steps(plan, names)
+        state = "failed"
+        try:
+            if plan.trains:
+                with steps.step(TRAINING, "training a curator"):
+                    _train(plan, progress)
+            if plan.refreshes:
+                with steps.step(REFRESH, "training it further over a rebuilt bank"):
+                    _refresh(plan, concurrency, progress)
+            with steps.step(RUNS, f"{len(plan.all_cells)} runs") as row:
+                sweep = run_sweep(
+                    plan.cells(),
+                    out=out / RUNS,
+                    concurrency=concurrency,
+                    cache=cache,
+                    timeout=timeout,
+                    notebooks=notebooks,
+                    engine=engine,
+                    progress=progress,
+                )
+                row["error"] = _unfinished(sweep)
+            if pages:
+                with steps.step(PAGES, "pages"):
+                    _pages(plan, progress)
+            with steps.step(REPORT, "the report"):
+                page = write_study(plan)
+            state = "completed" if not sweep.failed() else "incomplete"
+        except KeyboardInterrupt:
+            state = "interrupted"
+            raise
+        finally:
+            steps.write(state)
+    return page
+
+
+def read_study(out: str | Path) -> dict[str, Any]:
+    """The status of the study in a folder; `state` is running only while its process lives, else killed.
+
+    Raises:
+        UserError: There is no study, or its status cannot be read.
+    """
+    file = Path(out) / STATUS
+    try:
+        status: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
+        running = status["state"] == "running"
+        dict(status["steps"])
+    except OSError:
+        raise UserError(f"there is no study in {out}; `jitmem study run -o {out}` begins one") from None
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{file} is not the status of a study; remove it and run the study again") from None
+    if running and not RunLock(Path(out)).held():
+        status["state"] = "killed"
+    return status
+
+
+def _train(plan: Plan, progress: bool) -> None:
+    from ..training import TrainConfig, train
+
+    assert plan.size.training is not None
+    train(TrainConfig.make(**plan.size.training), plan.out / TRAINING, progress=progress)
+
+
+def _refresh(plan: Plan, concurrency: int, progress: bool) -> None:
+    from ..training.refreshing import refresh
+
+    assert plan.size.refresh is not None
+    refresh(
+        plan.out / TRAINING,
+        plan.out / REFRESH,
+        concurrency=concurrency,
+        progress=progress,
+        **plan.size.refresh,
+    )
+
+
+def _unfinished(sweep: Sweep) -> str | None:
+    missing = sweep.failed()
+    return f"{len(missing)} of {len(sweep.places)} runs are not complete" if missing else None
+
+
+def _pages(plan: Plan, progress: bool) -> None:
+    """The notebooks' pages; one that fails is told of and stops no other."""
+    from ..notebooks import run_notebook
+    from ..notebooks.export import to_html
+
+    failed = []
+    for name, values in page_parameters(plan).items():
+        try:
+            to_html(run_notebook(name, values, output=plan.out / PAGES / f"{name}.ipynb", progress=progress))
+        except JitmemError as error:
+            failed.append(f"{name}: {error}")
+    if failed:
+        _say("; ".join(failed))
+
+
+def page_parameters(plan: Plan) -> dict[str, dict[str, Any]]:
+    """Parameters of the notebooks that make the study's pages."""
+    main = next((planned for planned in plan.parts if planned.part.name == "table_1"), None)
+    if main is None:
+        return {}
+    runs = plan.out.resolve() / RUNS
+    there: Callable[[str], bool] = lambda name: (runs / name / "config.json").is_file()  # noqa: E731
+    played = [name for names in main.rows.values() for name in names if there(name)]
+    shown = ("none", "jitmem", "jitmem trained")
+    beside = [main.rows[row][0] for row in shown if row in main.rows and there(main.rows[row][0])]
+    pages: dict[str, dict[str, Any]] = {}
+    if played:
+        folder = str(plan.out.resolve() / PAGES / "compare")
+        pages["21_compare"] = {"runs": [str(runs / name) for name in played], "out": folder}
+    if len(beside) > 1:
+        folder = str(plan.out.resolve() / PAGES / "qualitative")
+        chosen = {"runs": [str(runs / name) for name in beside], "out": folder, "images": False}
+        pages["40_qualitative"] = chosen
+    return pages

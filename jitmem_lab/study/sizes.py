@@ -1,0 +1,145 @@
+"""How large the study is: which models have which role, what is played, how long it takes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class World(NamedTuple):
+    """What is played of one benchmark."""
+
+    fixed: dict[str, Any]
+    """Parameters of every run on it."""
+    splits: tuple[str, ...]
+    """Splits; of several, those that have no data are not taken where `either`."""
+    orders: int
+    """Orders of the parts that are played in all of them."""
+    few: int = 1
+    """Orders of the other parts."""
+    either: bool = False
+    """Whether the splits are alternatives, the first with data being taken."""
+
+
+class Size(NamedTuple):
+    """A size of the study."""
+
+    name: str
+    """smoke, mini, overnight or paper."""
+    says: str
+    """For whom, and how long on what."""
+    preset: str
+    """Evaluation preset of every run."""
+    roles: dict[str, str]
+    """Models by role: executor, curator, writer, second, third, strong. `trained` and `refreshed` come from
+    the training, unless they stand here."""
+    worlds: dict[str, World]
+    """Benchmarks."""
+    training: dict[str, Any] | None
+    """Parameters of `TrainConfig`; None trains nothing here."""
+    refresh: dict[str, Any] | None
+    """`games` and `steps` of the staged refresh; None does without."""
+    leaves_out: dict[str, str]
+    """Parts or rows (`part/row`) that are not run at this size, and why."""
+    rows: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (never written to)
+    """Parameters of single rows, by `part/row`, that the size changes."""
+
+
+_POCKET = {
+    "executor": "pocket",
+    "curator": "pocket:curator",
+    "writer": "pocket:writer",
+    "second": "pocket:executor2",
+    "third": "smol",
+}
+_NO_CHAT = "the pocket models read no instructions, so they cannot judge, distil or be asked in chat"
+_THIRD = tuple(f"table_3/third: {row}" for row in ("none", "jitmem", "trained"))
+_POCKET_OUT = {
+    "table_2": "the pocket models know ALFWorld's words only",
+    "table_1/jitmem strong": "there is no larger curator here",
+    "table_9/judge": _NO_CHAT,
+    "table_9/distilled": _NO_CHAT,
+}
+
+SMOKE = Size(
+    "smoke",
+    "minutes: whether all of it works; its figures mean nothing",
+    "pocket",
+    _POCKET,
+    {"alfworld": World({"games": 3, "batch_size": 2, "warm_start": 4}, ("generated_test",), 2)},
+    {
+        "preset": "pocket",
+        "split": "generated_train",
+        "tasks": 8,
+        "bank_size": 6,
+        "steps": 2,
+        "prompts": 2,
+        "group": 2,
+        "micro_batch": 4,
+        "heldout_games": 2,
+        "heldout_every": 2,
+        "save_every": 2,
+        "warmup": 1,
+    },
+    {"games": 3, "steps": 2},
+    _POCKET_OUT | dict.fromkeys(_THIRD, "too slow for a smoke test"),
+    {"table_5/trained, warm": {"warm_start": 6}},
+)
+MINI = Size(
+    "mini",
+    "about an hour on two cores: pocket models, ALFWorld's own games where their data are found",
+    "pocket",
+    _POCKET,
+    {"alfworld": World({"warm_start": 100}, ("valid_seen", "generated_test"), 3, either=True)},
+    {"preset": "pocket"},
+    {"games": 150, "steps": 8},
+    _POCKET_OUT,
+    {row: {"games": 20} for row in _THIRD},
+)
+_SMOL = {"executor": "smol", "curator": "smol", "writer": "smol", "second": "pocket"}
+OVERNIGHT = Size(
+    "overnight",
+    "a night on two cores: the embedded instruct model does everything",
+    "small",
+    _SMOL,
+    {
+        "alfworld": World({"games": 30}, ("valid_seen", "generated_test"), 3, either=True),
+        "webshop": World({"games": 20}, ("small_test", "generated_test"), 1, either=True),
+        "tau2": World({"games": 10}, ("telecom_solo_small",), 1),
+    },
+    {"preset": "smol"},
+    None,
+    {
+        "table_1/jitmem strong": "there is no larger curator here",
+        "table_2/jitmem strong": "there is no larger curator here",
+        "table_5/refreshed, cold": "a second night",
+        **dict.fromkeys(_THIRD, "there is no third executor here"),
+    },
+)
+_QWEN = "openai:http://127.0.0.1:8000/v1#Qwen/Qwen3-8B"
+PAPER = Size(
+    "paper",
+    "served models on GPUs, by `jitmem train recipes`; hours by `jitmem study dry`",
+    "paper",
+    {
+        "executor": _QWEN,
+        "curator": _QWEN,
+        "writer": _QWEN,
+        "trained": "openai:http://127.0.0.1:8001/v1#jitmem-curator",
+        "refreshed": "openai:http://127.0.0.1:8002/v1#jitmem-curator-refreshed",
+        "strong": "openai:https://api.openai.com/v1#gpt-5.4",
+        "second": "openai:https://api.openai.com/v1#gpt-5.4",
+        "third": "openai:https://generativelanguage.googleapis.com/v1beta/openai#gemini-2.5-pro",
+    },
+    {
+        "alfworld": World({}, ("valid_seen",), 3, 3),
+        "webshop": World({"games": 500}, ("full_test",), 3, 3),
+        "tau2": World(
+            {"user_model": "openai:https://api.openai.com/v1#gpt-5.4"}, ("airline", "retail", "telecom"), 4
+        ),
+    },
+    {"preset": "paper"},
+    {"games": None, "steps": 50},
+    {},
+)
+SIZES: dict[str, Size] = {size.name: size for size in (SMOKE, MINI, OVERNIGHT, PAPER)}
+"""Sizes by name."""

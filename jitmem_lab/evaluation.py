@@ -211,6 +211,7 @@ def evaluate(
     timeout: float = 120.0,
     progress: bool = True,
     models: dict[str, ChatModel] | None = None,
+    benchmark: Benchmark | None = None,
 ) -> Run:
     """Run (or resume, or merely reopen) one evaluation.
 
@@ -222,6 +223,7 @@ def evaluate(
         timeout: Seconds after which a model call counts as failed.
         progress: Whether to draw a bar.
         models: Models already loaded, by spec; they are left open.
+        benchmark: The config's benchmark, already made; it is left open.
 
     Raises:
         UserError: Wrong parameters, missing data, or `out` holds another run.
@@ -244,7 +246,7 @@ def evaluate(
 
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: _close(own))
-        bench = stack.enter_context(contextlib.closing(make_benchmark(config, model)))
+        bench = benchmark or stack.enter_context(contextlib.closing(make_benchmark(config, model)))
         tasks = stream_tasks(config, bench)
         executor = make_executor(config, model(config.model))
         memory = make_memory(config, model, bench, embedder)
@@ -290,6 +292,12 @@ def stream_tasks(config: EvalConfig, bench: Benchmark) -> list[Task]:
             f"what the one before taught; give batch_size={len(tasks)} or less"
         )
     return tasks * config.trials
+
+
+def benchmark_key(config: EvalConfig) -> tuple[str, ...]:
+    """What two configs share that can be played on one benchmark object."""
+    names = ("benchmark", "split", "task_key", "user_model", "benchmark_options")
+    return tuple(str(getattr(config, name)) for name in names)
 
 
 def make_benchmark(config: EvalConfig, model: Any) -> Benchmark:

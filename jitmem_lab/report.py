@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CELL_LIMIT = 400
 """Characters of a text that a page shows in one cell; CSV and LaTeX hold all of it."""
+LONG = 30
+"""Rows beyond which a page's table scrolls by itself."""
 PAPER = "paper, "
 """How the heading of a column begins that holds published figures."""
 
@@ -218,8 +220,9 @@ def table_html(frame: pd.DataFrame) -> str:
 
     head = line("th", map(str, frame.columns))
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in _rows(frame))
+    height = ";max-height:42em" if len(frame) > LONG else ""
     return (
-        f'<div style="overflow:auto;max-width:100%;max-height:42em"><table><thead><tr>{head}</tr></thead>'
+        f'<div style="overflow:auto;max-width:100%{height}"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 

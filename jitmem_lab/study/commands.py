@@ -193,27 +193,15 @@ def status_command(out: Path, as_json: bool) -> None:
 
 
 @study_group.command("report")
-@size_option
-@out_option
-@part_option
-@role_option
-@games_option
-@orders_option
+@click.argument("out", type=click.Path(path_type=Path))
 @json_option
-def report_command(
-    size: str,
-    out: Path | None,
-    parts: tuple[str, ...],
-    roles: tuple[tuple[str, str], ...],
-    games: int | None,
-    orders: int | None,
-    as_json: bool,
-) -> None:
-    """Write the report of what has been run so far."""
+def report_command(out: Path, as_json: bool) -> None:
+    """Write the report of what the study in a folder has run so far."""
 
     def work() -> dict[str, Any]:
         from .reporting import write_study
+        from .running import plan_of
 
-        return {"report": str(write_study(planned(size, out, parts, roles, games, orders)))}
+        return {"report": str(write_study(plan_of(out)))}
 
     emit(as_json, work, facts)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..compare_figures import curve_figures
 from ..compare_report import PAPER_NOTE
-from ..compare_tables import NONE, table_1, table_2, table_4
+from ..compare_tables import NONE, table_2, table_4
 from ..comparison import Comparison, Group
 from ..errors import UserError
 from ..frames import frame
 from ..inference import few_orders, steps_table
-from ..published import QWEN
+from ..published import BENCHMARKS
 from ..report import Link, Section, write_report
 from .commands_of import cell_command, study_command
 from .parts import LADDER
@@ -60,14 +60,14 @@ def study_sections(plan: Plan, draws: int = 10_000) -> Iterator[Section]:
         comparison = by_part[id(planned)]
         yield Section(
             f"table_4_{planned.benchmark}",
-            f"Efficiency on {planned.benchmark} (table 4)",
+            f"Efficiency on {_where(planned)} (table 4)",
             "Tokens in thousands and steps a task, means over orders: the executor's own, as the paper "
             f"counts them, then those of all roles that write, with memory's writes.\n{PAPER_NOTE}",
             _steady(table_4(comparison)),
         )
         yield Section(
             f"curves_{planned.benchmark}",
-            f"Success over the stream, {planned.benchmark} {planned.split}",
+            f"Success over the stream, {_where(planned)}",
             "Share of successes among the games so far, mean over the orders.",
             figures=curve_figures(comparison),
         )
@@ -103,7 +103,7 @@ def _setting(plan: Plan) -> Section:
         "it was computed from. Nothing here is a reproduction of the paper's figures: the models are others. "
         "Where the paper's cells are shown they stand in columns that begin with “paper”."
     )
-    return Section("setting", "Setting", "\n".join([text, *plan.notes]), frame(rows))
+    return Section("setting", "Setting", "\n".join([text, READING, PAPER_NOTE, *plan.notes]), frame(rows))
 
 
 def _model(plan: Plan, name: str) -> str:
@@ -128,26 +128,30 @@ def _ladder(comparison: Comparison, planned: Planned, draws: int) -> Iterator[Se
     )
     yield Section(
         f"ordering_{planned.benchmark}",
-        f"The ordering on {planned.benchmark} {planned.split}",
+        f"The ordering on {_where(planned)}",
         f"Paper: trained JitMem, JitMem, the best write-time system, none. Here, in the paper's order: "
         f"{'; '.join(rates)}. {'The means stand in that order.' if held else 'The means do NOT stand so.'} "
-        f"{chosen}\n{READING}",
+        f"{chosen}",
         steps_table(comparison, labels, draws),
     )
     yield Section(
         f"types_{planned.benchmark}",
-        f"Success by type of task, {planned.benchmark} {planned.split}",
+        f"Success by type of task, {_where(planned)}",
         "In percent over all orders; the number of tasks stands beside the type. Where the ordering differs "
         "from the paper's, this says in which types.",
         type_table(comparison),
     )
     yield Section(
         f"payloads_{planned.benchmark}",
-        f"Payloads to read, {planned.benchmark} {planned.split}",
+        f"Payloads to read, {_where(planned)}",
         "Tasks of the first order on which these systems differ most, with what each was shown: chosen to "
         "show what can happen, not how often.",
         payload_table(comparison, labels),
     )
+
+
+def _where(planned: Planned) -> str:
+    return f"{BENCHMARKS.get(planned.benchmark, planned.benchmark)} {planned.split}"
 
 
 def _success(group: Group) -> float:
@@ -161,29 +165,22 @@ def _rate(group: Group) -> str:
 
 def _part(plan: Plan, planned: Planned, comparison: Comparison, draws: int) -> Iterator[Section]:
     """A part's table; of the main ones also the paper's whole table beside."""
-    part, where = planned.part, f"{planned.benchmark} {planned.split}"
+    part, where = planned.part, _where(planned)
     missing = [
         f"{key.partition('/')[2]} ({why})"
         for key, why in plan.left_out.items()
         if key.startswith(f"{part.name}/")
     ]
-    said = f"{part.says}\n{READING}" + (f"\nNot run: {'; '.join(missing)}." if missing else "")
+    said = part.says + (f"\nNot run: {'; '.join(missing)}." if missing else "")
     orders = max((len(names) for names in planned.rows.values()), default=0)
     few = few_orders(orders)
     name = f"{part.name}_{planned.benchmark}_{planned.split}"
     yield Section(
         name,
         f"{part.title}: {where} ({part.source})",
-        said + (f"\n{few}" if few else ""),
+        said + (f"\n{few[:1].upper()}{few[1:]}." if few else ""),
         part_table(plan, planned, draws),
     )
-    if part.name == "table_1":
-        yield Section(
-            f"{name}_paper",
-            f"The same beside the paper's table, {where}",
-            f"In percent, mean (sample std over orders).\n{PAPER_NOTE}",
-            table_1(comparison, [QWEN]),
-        )
     if part.name == "table_2" and comparison.groups:
         yield Section(f"{name}_paper", f"Domains, {where}", PAPER_NOTE, table_2(comparison))
 
@@ -198,9 +195,10 @@ def _trainings(plan: Plan) -> Iterator[Section]:
     from ..training.figures import training_figure
     from ..training.runs import TrainRun, is_training
 
-    stages = {TRAINING: plan.out / TRAINING, REFRESH: plan.out / REFRESH / "run"}
-    for name, folder in stages.items():
-        if not is_training(folder):
+    stages = {TRAINING: (plan.trains, plan.out / TRAINING)}
+    stages[REFRESH] = (plan.refreshes, plan.out / REFRESH / "run")
+    for name, (asked, folder) in stages.items():
+        if not asked or not is_training(folder) or TrainRun(folder).chosen() is None:
             continue
         run = TrainRun(folder)
         held = run.heldout()

@@ -12,10 +12,11 @@ from typing import Any
 
 from ..errors import JitmemError, UserError
 from ..files import parse_json, write_json
+from ..grids import Cell
 from ..runs import RunLock
 from ..sweep import Sweep, run_sweep
 from ..sweeping.engines import Engine
-from .plan import REFRESH, TRAINING, Plan
+from .plan import REFRESH, TRAINING, Plan, make_plan, own_curator
 
 STATUS = "study.json"
 """Name of a study's status file."""
@@ -62,6 +63,7 @@ class _Steps:
             {
                 "state": state,
                 "size": self.plan.size.name,
+                "asked": self.plan.asked,
                 "pid": os.getpid(),
                 "started": self.begun,
                 "updated": time.time(),
@@ -120,11 +122,12 @@ def run_study(
                 with steps.step(TRAINING, "training a curator"):
                     _train(plan, progress)
             if plan.refreshes:
-                with steps.step(REFRESH, "training it further over a rebuilt bank"):
-                    _refresh(plan, concurrency, progress)
-            with steps.step(RUNS, f"{len(plan.all_cells)} runs") as row:
+                with steps.step(REFRESH, "training it further over a rebuilt bank") as row:
+                    row["error"] = _refresh(plan, concurrency, progress)
+            cells = [cell for cell in plan.cells() if has_curator(plan, cell)]
+            with steps.step(RUNS, f"{len(cells)} runs") as row:
                 sweep = run_sweep(
-                    plan.cells(),
+                    cells,
                     out=out / RUNS,
                     concurrency=concurrency,
                     cache=cache,
@@ -139,7 +142,8 @@ def run_study(
                     _pages(plan, progress)
             with steps.step(REPORT, "the report"):
                 page = write_study(plan)
-            state = "completed" if not sweep.failed() else "incomplete"
+            whole = not sweep.failed() and len(cells) == len(plan.all_cells)
+            state = "completed" if whole else "incomplete"
         except KeyboardInterrupt:
             state = "interrupted"
             raise
@@ -168,6 +172,28 @@ def read_study(out: str | Path) -> dict[str, Any]:
     return status
 
 
+def plan_of(out: str | Path) -> Plan:
+    """The plan of the study in a folder, as it was last asked for.
+
+    Raises:
+        UserError: There is no study, or its status cannot be read.
+    """
+    status = read_study(out)
+    asked = status.get("asked")
+    asked = dict(asked) if isinstance(asked, dict) else {}
+    try:
+        return make_plan(
+            str(status.get("size")),
+            out,
+            parts=list(asked.get("part") or ()),
+            roles={str(role): str(model) for role, model in asked.get("role") or ()},
+            games=asked.get("games"),
+            orders=asked.get("orders"),
+        )
+    except (TypeError, ValueError):
+        raise UserError(f"{Path(out) / STATUS} is not the status of a study; run the study again") from None
+
+
 def _train(plan: Plan, progress: bool) -> None:
     from ..training import TrainConfig, train
 
@@ -175,17 +201,25 @@ def _train(plan: Plan, progress: bool) -> None:
     train(TrainConfig.make(**plan.size.training), plan.out / TRAINING, progress=progress)
 
 
-def _refresh(plan: Plan, concurrency: int, progress: bool) -> None:
+def _refresh(plan: Plan, concurrency: int, progress: bool) -> str | None:
+    """Why there is no refreshed curator; the study goes on without its rows."""
     from ..training.refreshing import refresh
 
     assert plan.size.refresh is not None
-    refresh(
-        plan.out / TRAINING,
-        plan.out / REFRESH,
-        concurrency=concurrency,
-        progress=progress,
-        **plan.size.refresh,
-    )
+    asked = {"concurrency": concurrency, "progress": progress, **plan.size.refresh}
+    try:
+        refresh(plan.out / TRAINING, plan.out / REFRESH, **asked)
+    except UserError as error:  # such as a bank without a success
+        _say(f"no refreshed curator: {error}")
+        return str(error)
+    return None
+
+
+def has_curator(plan: Plan, cell: Cell) -> bool:
+    """Whether the curator of a run is there, if it is one that the study trains itself."""
+    own = {own_curator(plan.out, stage) for stage in (TRAINING, REFRESH)}
+    name = cell.config.curator_model
+    return name not in own or (Path(name.removeprefix("hf:")) / "chosen.json").is_file()
 
 
 def _unfinished(sweep: Sweep) -> str | None:

@@ -80,8 +80,8 @@ SMOKE = Size(
         "save_every": 2,
         "warmup": 1,
     },
-    {"games": 3, "steps": 2},
-    _POCKET_OUT | dict.fromkeys(_THIRD, "too slow for a smoke test"),
+    None,
+    _POCKET_OUT | dict.fromkeys((*_THIRD, "table_5/refreshed, cold"), "too slow for a smoke test"),
     {"table_5/trained, warm": {"warm_start": 6}},
 )
 MINI = Size(

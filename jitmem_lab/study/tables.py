@@ -55,7 +55,7 @@ def part_table(plan: Plan, planned: Planned, draws: int = 10_000, seed: int = 0)
     """A part as a table: rates and differences with 95 % intervals and tests, tokens, the paper's cells.
 
     In percent and points; p by flipping the signs of the tasks' mean differences, corrected by Holm over the
-    table; the last column leads to the runs.
+    table; a row's name leads to its first run.
     """
     groups = {group.label: group for group in compared(plan, planned).groups}
     metrics: tuple[Metric, ...] = (
@@ -65,10 +65,10 @@ def part_table(plan: Plan, planned: Planned, draws: int = 10_000, seed: int = 0)
     for label in planned.rows:
         group = groups.get(label)
         if group is None:
-            rows.append({"row": label, "orders": "not run"})
+            rows.append({"row": label, "orders": "not run yet"})
             continue
         base = groups.get(base_of(planned, label))
-        row: dict[str, Any] = {"row": label, "orders": str(len(group.runs))}
+        row: dict[str, Any] = {"row": run_link(group, label), "orders": str(len(group.runs))}
         row["games"] = str(len({episode.task.task_id for episode in group.episodes}))
         for metric in metrics:
             row |= _rate(group, metric, draws, seed)
@@ -76,7 +76,6 @@ def part_table(plan: Plan, planned: Planned, draws: int = 10_000, seed: int = 0)
         for metric in metrics:
             row |= _difference(group, base, metric, draws, seed)
         row |= _costs(group) | _published(planned, label)
-        row["runs"] = links(group)
         rows.append(row)
     for metric in metrics:
         name = f"p {_word(metric)}"
@@ -153,25 +152,15 @@ def _published(planned: Planned, label: str) -> dict[str, str]:
 
 
 def _ordered(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Published columns and the links last."""
+    """Published columns last."""
     table = frame(rows)
-    if table.empty:
-        return table
-    names = [str(name) for name in table.columns]
-    theirs = [name for name in names if name.startswith("paper, ")]
-    last = [name for name in names if name == "runs"]
-    return table[[name for name in names if name not in theirs + last] + theirs + last].fillna(NONE)
+    theirs = [name for name in table.columns if str(name).startswith("paper, ")]
+    return table[[*(name for name in table.columns if name not in theirs), *theirs]].fillna(NONE)
 
 
-def links(group: Group) -> str:
-    """A link to a group's first run; the others stand in the list of runs."""
-    run = next(iter(group.runs.values()))
-    more = f" and {len(group.runs) - 1} more" if len(group.runs) > 1 else ""
-    return run_link(run.name, f"{run.name}{more}")
-
-
-def run_link(name: str, text: str = "") -> Link:
-    """A run directory, seen from the report."""
+def run_link(run: Group | str, text: str = "") -> Link:
+    """A run directory, or a group's first one, seen from the report."""
+    name = run if isinstance(run, str) else next(iter(run.runs.values())).name
     return Link(text or name, f"../{RUNS}/{quote(name)}/")
 
 
@@ -192,11 +181,14 @@ def type_table(comparison: Comparison) -> pd.DataFrame:
     for group in groups:
         row: dict[str, Any] = {"row": group.label}
         for kind, count in sorted(types.items()):
-            row[f"{kind or 'no type'} ({count})"] = _share(
-                group, lambda e, kind=kind: e.task.task_type == kind
-            )
+            row[f"{_plain(kind)} ({count})"] = _share(group, lambda e, kind=kind: e.task.task_type == kind)
         rows.append(row)
     return frame(rows)
+
+
+def _plain(kind: str) -> str:
+    """A type of task in words that a heading can break."""
+    return (kind or "no type").replace("_", " ")
 
 
 def _share(group: Group, wanted: Callable[[Any], bool]) -> str:
@@ -248,7 +240,7 @@ def payload_table(comparison: Comparison, labels: Sequence[str], most: int = 4) 
             rows.append(
                 {
                     "task": episode.task.description,
-                    "type": episode.task.task_type or NONE,
+                    "type": _plain(episode.task.task_type),
                     "row": group.label,
                     "outcome": episode.outcome,
                     "steps": len(episode.trajectory.steps) if episode.trajectory else 0,

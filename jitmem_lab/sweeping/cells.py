@@ -1,4 +1,4 @@
-"""One cell of a sweep, as any process plays it, and the models that it keeps from cell to cell."""
+"""One cell of a sweep, as any process plays it, and what it keeps from cell to cell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..evaluation import EvalConfig, evaluate
+from ..benchmarks.base import Benchmark
+from ..evaluation import EvalConfig, benchmark_key, evaluate, make_benchmark
 from ..models import load_model
 from ..models.base import ChatModel
 from ..runs import Run
@@ -55,14 +56,22 @@ class Ended(NamedTuple):
     """Spent on it."""
 
 
-class Models:
-    """Models by name, each loaded once."""
+class Kept:
+    """Models by name and benchmarks with their worker processes, each made once."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, ChatModel] = {}
+        self._benches: dict[tuple[str, ...], Benchmark] = {}
 
-    def of(self, job: Job) -> dict[str, ChatModel]:
-        """All that are loaded, those that a job names among them."""
+    def benchmark(self, job: Job) -> Benchmark:
+        """The benchmark that a job is played on."""
+        key = benchmark_key(job.config)
+        if key not in self._benches:
+            self._benches[key] = make_benchmark(job.config, self.models(job).__getitem__)
+        return self._benches[key]
+
+    def models(self, job: Job) -> dict[str, ChatModel]:
+        """All models that are loaded, those that a job names among them."""
         cache = None if job.cache is None else Path(job.cache)
         for spec in model_names(job.config) - set(self._loaded):
             self._loaded[spec] = load_model(
@@ -71,31 +80,35 @@ class Models:
         return self._loaded
 
     def keep(self, jobs: Iterable[Job]) -> None:
-        """Free those that none of these jobs needs."""
+        """Free what none of these jobs needs."""
         needed: set[str] = set()
+        played = set()
         for job in jobs:
             needed |= model_names(job.config)
+            played.add(benchmark_key(job.config))
+        for key in set(self._benches) - played:
+            self._benches.pop(key).close()
         for spec in set(self._loaded) - needed:
             self._loaded.pop(spec).close()
 
 
-def play(job: Job, models: Models) -> tuple[str, str | None]:
+def play(job: Job, kept: Kept) -> tuple[str, str | None]:
     """Play a cell, or what is missing of it.
 
     Returns:
         Its state and why it is not completed. No error is raised: whatever went wrong is told here, and all
-        models are then freed, for one that broke must not break the next cell.
+        that was kept is then freed, for what broke must not break the next cell.
     """
     try:
-        (_play_notebook if job.notebook else _evaluate)(job, models)
+        (_play_notebook if job.notebook else _evaluate)(job, kept)
         state = str(Run(job.folder).status().get("state"))
         return state, None if state == "completed" else OWED
     except Exception as error:
-        models.keep(())
+        kept.keep(())
         return "failed", f"{type(error).__name__}: {error}"
 
 
-def _evaluate(job: Job, models: Models) -> None:
+def _evaluate(job: Job, kept: Kept) -> None:
     evaluate(
         job.config,
         out=job.folder,
@@ -103,11 +116,12 @@ def _evaluate(job: Job, models: Models) -> None:
         cache=job.cache,
         timeout=job.timeout,
         progress=False,
-        models=models.of(job),
+        models=kept.models(job),
+        benchmark=kept.benchmark(job),
     )
 
 
-def _play_notebook(job: Job, models: Models) -> None:
+def _play_notebook(job: Job, kept: Kept) -> None:
     from ..notebooks import find_notebook, read_parameters, run_notebook
 
     operation = {"out": job.folder, "concurrency": job.concurrency, "timeout": job.timeout}

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..embedding import Embedder, load_embedder
-from ..evaluation import EvalConfig, make_benchmark, make_executor, make_judge, make_memory, stream_tasks
+from ..evaluation import (
+    EvalConfig,
+    benchmark_key,
+    make_benchmark,
+    make_executor,
+    make_judge,
+    make_memory,
+    stream_tasks,
+)
 from ..grids import Cell
 from ..models import check_spec
 
@@ -53,8 +61,7 @@ def check_cells(cells: Sequence[Cell]) -> dict[str, int]:
             config = cell.config
             for spec in model_names(config):
                 check_spec(spec)
-            bench = ("benchmark", "split", "task_key", "user_model", "benchmark_options")
-            key = tuple(str(getattr(config, name)) for name in bench)
+            key = benchmark_key(config)
             if key not in benches:
                 benches[key] = stack.enter_context(contextlib.closing(make_benchmark(config, _Unloaded)))
             make_executor(config, _Unloaded(config.model))  # type: ignore[arg-type]

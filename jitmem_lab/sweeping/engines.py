@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 
 from ..benchmarks.workers import cpu_count
 from ..errors import UserError
-from .cells import Ended, Job, Models, play
+from .cells import Ended, Job, Kept, play
 
 TRIES = 3
 """Tries of a cell whose worker dies."""
@@ -75,16 +75,16 @@ class Here:
 
     def run(self, jobs: Sequence[Job], started: Started) -> Generator[Ended]:
         """See `Engine.run`."""
-        models = Models()
+        kept = Kept()
         try:
             for number, job in enumerate(jobs, 1):
                 started(job.name)
                 begun = time.perf_counter()
-                state, error = play(job, models)
-                models.keep(jobs[number:])
+                state, error = play(job, kept)
+                kept.keep(jobs[number:])
                 yield Ended(job.name, state, error, time.perf_counter() - begun)
         finally:
-            models.keep(())
+            kept.keep(())
 
 
 class Processes:

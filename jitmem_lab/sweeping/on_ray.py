@@ -22,10 +22,10 @@ from typing import IO, Any
 
 from ..errors import InfrastructureError, UserError
 from ..runs import RunLock
-from .cells import Ended, Job, Models, play
+from .cells import Ended, Job, Kept, play
 from .engines import TRIES, Started
 
-_MODELS = Models()
+_KEPT = Kept()
 _POLL = 0.5
 _PATIENCE = 10.0
 _SETTINGS = {
@@ -213,8 +213,8 @@ def _cell(job: dict[str, Any], place: str) -> tuple[str, str | None, float]:
     os.chdir(place)
     begun = time.perf_counter()
     one = Job(**job)
-    _MODELS.keep([one])
-    state, error = play(one, _MODELS)
+    _KEPT.keep([one])
+    state, error = play(one, _KEPT)
     return state, error, time.perf_counter() - begun
 
 

@@ -8,7 +8,7 @@ import queue
 import sys
 import threading
 
-from .cells import Job, Models, play
+from .cells import Job, Kept, play
 
 
 def main() -> None:
@@ -23,10 +23,10 @@ def main() -> None:
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
-    models = Models()
+    kept = Kept()
     while True:
         job = Job(**json.loads(jobs.get()))
-        state, error = play(job, models)
+        state, error = play(job, kept)
         out.write(json.dumps({"state": state, "error": error}) + "\n")
         out.flush()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -181,7 +181,12 @@ def type_table(comparison: Comparison) -> pd.DataFrame:
     for group in groups:
         row: dict[str, Any] = {"row": group.label}
         for kind, count in sorted(types.items()):
-            row[f"{_plain(kind)} ({count})"] = _share(group, lambda e, kind=kind: e.task.task_type == kind)
+            won = [
+                episode.outcome == "success"
+                for episode in group.episodes
+                if episode.outcome != "error" and episode.task.task_type == kind
+            ]
+            row[f"{_plain(kind)} ({count})"] = percent(sum(won) / len(won)) if won else NONE
         rows.append(row)
     return frame(rows)
 
@@ -189,11 +194,6 @@ def type_table(comparison: Comparison) -> pd.DataFrame:
 def _plain(kind: str) -> str:
     """A type of task in words that a heading can break."""
     return (kind or "no type").replace("_", " ")
-
-
-def _share(group: Group, wanted: Callable[[Any], bool]) -> str:
-    ended = [e for e in group.episodes if e.outcome != "error" and wanted(e)]
-    return percent(sum(e.outcome == "success" for e in ended) / len(ended)) if ended else NONE
 
 
 def run_table(plan: Plan, commands: Mapping[str, Sequence[str]]) -> pd.DataFrame:

@@ -20,14 +20,20 @@ def study_command(plan: Plan) -> list[str]:
     return words
 
 
-def cell_command(cell: Cell) -> list[str]:
-    """The command of one run, through notebook 20_evaluate."""
+STUDY = "STUDY"
+"""What stands in a command for the study's own folder."""
+
+
+def cell_command(plan: Plan, cell: Cell) -> list[str]:
+    """The command of one run, through notebook 20_evaluate; `STUDY` stands for the study's folder."""
     from ..notebooks import find_notebook, read_parameters
 
     known = set(read_parameters(find_notebook("20_evaluate")))
     words = ["jitmem", "run", "20_evaluate"]
     more: dict[str, Any] = {}
+    here = f"{plan.out.resolve()}/"
     for name, value in cell.parameters.items():
+        value = value.replace(here, f"{STUDY}/") if isinstance(value, str) else value
         if name in known and not isinstance(value, dict | list):
             words += ["-p", name, shlex.quote(str(value))]
         else:

@@ -16,7 +16,7 @@ from ..frames import frame
 from ..inference import few_orders, steps_table
 from ..published import BENCHMARKS
 from ..report import Link, Section, write_report
-from .commands_of import cell_command, study_command
+from .commands_of import STUDY, cell_command, study_command
 from .parts import LADDER
 from .plan import REFRESH, TRAINING, Plan, Planned
 from .running import PAGES, REPORT, RUNS
@@ -78,8 +78,9 @@ def study_sections(plan: Plan, draws: int = 10_000) -> Iterator[Section]:
         "runs",
         "Every run",
         "Where its directory is, which rows it stands in, what has to be told with its figures (its card's "
-        "cautions; `jitmem runs show` prints the whole card), and the command that makes it again.",
-        run_table(plan, {name: cell_command(cell) for name, cell in plan.all_cells.items()}),
+        "cautions; `jitmem runs show` prints the whole card), and the command that makes it again "
+        f"({STUDY} is this study's folder).",
+        run_table(plan, {name: cell_command(plan, cell) for name, cell in plan.all_cells.items()}),
     )
 
 
@@ -108,7 +109,7 @@ def _setting(plan: Plan) -> Section:
 
 def _model(plan: Plan, name: str) -> str:
     """A model's name; of one that the study trained, where it lies in the study's folder."""
-    return name.replace(f"{plan.out.resolve()}/", "")
+    return name.replace(f"{plan.out.resolve()}/", f"{STUDY}/")
 
 
 def _ladder(comparison: Comparison, planned: Planned, draws: int) -> Iterator[Section]:

@@ -12,7 +12,7 @@ SPLIT ?= generated_test
 # Threads that wait for each other collapse when cores are shared: one a process in tests.
 test test-%: export OMP_NUM_THREADS := 1
 
-.PHONY: setup demo test test-unit test-benchmarks test-notebooks test-ui check bench serve clean
+.PHONY: setup demo test test-unit test-benchmarks test-notebooks test-ui check bench study serve clean
 
 setup: .venv/.ready
 
@@ -46,6 +46,11 @@ bench: setup
 	$(BIN)/jitmem bench payload --split $(SPLIT)
 	$(BIN)/jitmem bench alfworld --split $(SPLIT)
 	$(BIN)/jitmem bench env
+
+# The paper's experiments in miniature, and one report; killed, it goes on. SIZE=smoke takes minutes.
+SIZE ?= mini
+study: setup
+	$(BIN)/jitmem study run --size $(SIZE)
 
 serve: setup
 	$(BIN)/jitmem serve

@@ -176,6 +176,7 @@ def _planned(
 ) -> Planned:
     """A part's cells on a split; those that another part has are taken from it."""
     count = world.orders if part.main else world.few
+    few = {} if world.few_games is None else {"games": world.few_games}
     rows: dict[str, list[str]] = {}
     for label, asked in part.rows.items():
         key = f"{part.name}/{label}"
@@ -184,7 +185,7 @@ def _planned(
             continue
         own = plan.size.rows.get(key, {})
         fixed = {"preset": plan.size.preset, "benchmark": benchmark, "split": split, "model": "@executor"}
-        chosen = fixed | world.fixed | asked.parameters | own
+        chosen = fixed | world.fixed | ({} if part.main else few) | asked.parameters | own
         chosen = {name: _resolved(value, plan.roles) for name, value in chosen.items()}
         if games is not None:
             chosen["games"] = min(games, chosen.get("games") or games)

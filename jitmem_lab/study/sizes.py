@@ -16,6 +16,8 @@ class World(NamedTuple):
     """Orders of the parts that are played in all of them."""
     few: int = 1
     """Orders of the other parts."""
+    few_games: int | None = None
+    """Games of the other parts at most; None takes as many as in the first."""
     either: bool = False
     """Whether the splits are alternatives, the first with data being taken."""
 
@@ -89,11 +91,11 @@ MINI = Size(
     "about an hour on two cores: pocket models, ALFWorld's own games where their data are found",
     "pocket",
     _POCKET,
-    {"alfworld": World({"warm_start": 100}, ("valid_seen", "generated_test"), 3, either=True)},
+    {"alfworld": World({"warm_start": 100}, ("valid_seen", "generated_test"), 3, 1, 60, either=True)},
     {"preset": "pocket"},
-    {"games": 150, "steps": 8},
+    {"games": 100, "steps": 6},
     _POCKET_OUT,
-    {row: {"games": 20} for row in _THIRD},
+    dict.fromkeys(_THIRD, {"games": 10}),
 )
 _SMOL = {"executor": "smol", "curator": "smol", "writer": "smol", "second": "pocket"}
 OVERNIGHT = Size(

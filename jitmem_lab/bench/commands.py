@@ -216,3 +216,20 @@ def bench_training(preset: str, steps: int, rounds: int, as_json: bool) -> None:
         return dict(run(preset=preset, steps=steps, rounds=rounds, progress=note))
 
     emit(as_json, work, facts)
+
+
+@bench_group.command("sweep")
+@click.option("--games", type=click.IntRange(min=1), default=6, show_default=True, help="Games of a run.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=4, show_default=True, help="Passes each way, in turn."
+)
+@json_option
+def bench_sweep(games: int, rounds: int, as_json: bool) -> None:
+    """Runs one by one beside the same runs as a sweep, interleaved."""
+
+    def work() -> dict[str, Any]:
+        from .sweeps import run
+
+        return run(games=games, rounds=rounds, progress=note)
+
+    emit(as_json, work, facts)

@@ -49,8 +49,6 @@ class Size(NamedTuple):
 _POCKET = {
     "executor": "pocket",
     "curator": "pocket:curator",
-    "writer": "pocket:writer",
-    "second": "pocket:executor2",
     "third": "smol",
 }
 _NO_CHAT = "the pocket models read no instructions, so they cannot judge, distil or be asked in chat"
@@ -95,7 +93,7 @@ MINI = Size(
     {"preset": "pocket"},
     {"games": 100, "steps": 6},
     _POCKET_OUT,
-    dict.fromkeys(_THIRD, {"games": 10}),
+    {row: {"games": 10} for row in _THIRD},
 )
 _SMOL = {"executor": "smol", "curator": "smol", "writer": "smol", "second": "pocket"}
 OVERNIGHT = Size(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .accounting import Prices
 from .compare_figures import curve_figures
+from .compare_pairs import order_notes, pair_table
 from .compare_tables import (
     cost_table,
     coverage,
@@ -24,7 +25,6 @@ from .compare_tables import (
 from .comparison import Comparison
 from .errors import UserError
 from .frames import frame
-from .inference import order_notes, pair_table
 from .memories import NAMES
 from .records import content_hash
 from .report import Section

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..compare_figures import curve_figures
+from ..compare_pairs import steps_table
 from ..compare_report import PAPER_NOTE
 from ..compare_tables import NONE, table_2, table_4
 from ..comparison import Comparison, Group
 from ..errors import UserError
 from ..frames import frame
-from ..inference import few_orders, steps_table
+from ..inference import few_orders
 from ..published import BENCHMARKS
 from ..report import Link, Section, write_report
 from .commands_of import STUDY, cell_command, study_command

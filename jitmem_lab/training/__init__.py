@@ -15,6 +15,7 @@ _WHERE = {
     "launch": "job",
     "list_trainings": "runs",
     "play_bank": "bank",
+    "pooled_results": "results",
     "train": "main",
     "training_figure": "figures",
 }

@@ -12,7 +12,6 @@ import click
 from ..errors import UserError
 from ..files import parse_json
 from ..terminal import definitions, emit, facts, json_option, run_path, table
-from .results import results_command
 
 config_option = click.option(
     "--config",
@@ -196,11 +195,11 @@ def _docs(model: type) -> dict[str, str]:
     return found
 
 
-@train_group.command("figures")
+@train_group.command("metrics")
 @json_option
-def figures_command(as_json: bool) -> None:
-    """Show what each figure of `metrics.jsonl` means: of a step, and of a held-out evaluation."""
-    from .measures import HELDOUT_FIGURES, STEP_FIGURES
+def metrics_command(as_json: bool) -> None:
+    """Show what each value of `metrics.jsonl` means: of a step, and of a held-out evaluation."""
+    from .metrics import HELDOUT_METRICS, STEP_METRICS
 
     def show(result: dict[str, Any]) -> str:
         parts = [
@@ -209,7 +208,7 @@ def figures_command(as_json: bool) -> None:
         ]
         return "\n\n".join(["A step's line:", parts[0], "A held-out evaluation's line:", parts[1]])
 
-    emit(as_json, lambda: {"step": STEP_FIGURES, "heldout": HELDOUT_FIGURES}, show)
+    emit(as_json, lambda: {"step": STEP_METRICS, "heldout": HELDOUT_METRICS}, show)
 
 
 @train_group.command("recipes")
@@ -224,14 +223,14 @@ def recipes_command(name: str | None, as_json: bool) -> None:
         if name is None:
             found = [load_recipe(one) for one in recipe_names()]
             return {"rows": [{"recipe": one.name, "machine": one.machine["about"]} for one in found]}
-        from .launching import described
+        from .recipe_commands import described
 
         return described(load_recipe(name))
 
     def show(result: dict[str, Any]) -> str:
         if "rows" in result:
             return table(result["rows"], "none")
-        from .launching import shown_recipe
+        from .recipe_commands import shown_recipe
 
         return shown_recipe(result)
 
@@ -300,7 +299,26 @@ def refresh_command(run: Path, out: Path, games: int | None, steps: int, as_json
     emit(as_json, work, standing)
 
 
-train_group.add_command(results_command)
+@train_group.command("results")
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--condition", default="trained", show_default=True, help="The condition asked about.")
+@click.option("--baseline", default="untrained", show_default=True, help="What it is compared with.")
+@json_option
+def results_command(runs: tuple[Path, ...], condition: str, baseline: str, as_json: bool) -> None:
+    """Show what trainings were worth: games won before and after, each RUN's and their mean gain.
+
+    It reads the evaluations in their folders, as notebook 31_train_curator plays them.
+
+        jitmem train results runs/seed-0 runs/seed-1 runs/seed-2 --condition trained-empty
+    """
+
+    from .results import pooled_results, shown_results
+
+    def work() -> dict[str, Any]:
+        paths = [run_path(run) for run in runs]
+        return pooled_results(paths, condition=condition, baseline=baseline)
+
+    emit(as_json, work, shown_results)
 
 
 @click.command("bank")

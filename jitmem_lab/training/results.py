@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
-
 from ..errors import UserError
-from ..terminal import emit, json_option, run_path, table
+from ..terminal import table
 
 if TYPE_CHECKING:
     from ..records import Episode
@@ -230,23 +228,3 @@ def shown_results(result: dict[str, Any]) -> str:
         "p: McNemar's exact test; 95 %: bootstrap over trainings and tasks",
     ]
     return "\n".join([*parts, *(f"note: {words}" for words in result["notes"])])
-
-
-@click.command("results")
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--condition", default="trained", show_default=True, help="The condition asked about.")
-@click.option("--baseline", default="untrained", show_default=True, help="What it is compared with.")
-@json_option
-def results_command(runs: tuple[Path, ...], condition: str, baseline: str, as_json: bool) -> None:
-    """Show what trainings were worth: games won before and after, each RUN's and their mean gain.
-
-    It reads the evaluations in their folders, as notebook 31_train_curator plays them.
-
-        jitmem train results runs/seed-0 runs/seed-1 runs/seed-2 --condition trained-empty
-    """
-
-    def work() -> dict[str, Any]:
-        paths = [run_path(run) for run in runs]
-        return pooled_results(paths, condition=condition, baseline=baseline)
-
-    emit(as_json, work, shown_results)

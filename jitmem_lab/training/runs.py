@@ -112,7 +112,7 @@ class TrainRun:
                 yield read_line(name, line)
 
     def metrics(self) -> pd.DataFrame:
-        """One row a step; `measures.STEP_FIGURES` describes each column (`jitmem train figures` shows it).
+        """One row a step; `metrics.STEP_METRICS` describes each column (`jitmem train metrics` shows it).
 
         The reward is the mean of the batch, shares are from 0 to 1. There is a `kl` only if `beta` is above
         0, and the learning rate of the first update is 0 where there is a warm-up.
@@ -123,7 +123,7 @@ class TrainRun:
         return pd.DataFrame(rows).drop(columns="kind", errors="ignore")
 
     def heldout(self) -> pd.DataFrame:
-        """One row a held-out evaluation, see `measures.HELDOUT_FIGURES`."""
+        """One row a held-out evaluation, see `metrics.HELDOUT_METRICS`."""
         import pandas as pd
 
         rows = [line for line in self.lines("metrics.jsonl") if line.get("kind") == "heldout"]

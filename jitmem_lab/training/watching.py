@@ -278,7 +278,7 @@ class Watch(TrainerCallback):
 
 
 def batch_figures(batch: list[dict[str, Any]], group: int, longest: int) -> dict[str, Any]:
-    """The figures of a step's line that follow from its payloads; see `measures.STEP_FIGURES`.
+    """The figures of a step's line that follow from its payloads; see `metrics.STEP_METRICS`.
 
     Args:
         batch: Lines of `rollouts.jsonl`, groups one after another.

@@ -12,19 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jitmem_lab.compare_pairs import order_notes, pair_table, steps_table
 from jitmem_lab.comparison import Comparison
 from jitmem_lab.errors import UserError
-from jitmem_lab.inference import (
-    detectable,
-    detectable_for,
-    few_orders,
-    holm,
-    order_notes,
-    pair_table,
-    paired_test,
-    steps_table,
-    task_differences,
-)
+from jitmem_lab.inference import detectable, detectable_for, few_orders, holm, paired_test, task_differences
 from jitmem_lab.statistics import Pairs, mcnemar, paired
 
 from .compared import make_run, make_runs
@@ -63,13 +54,6 @@ def test_holm_is_the_closure_of_bonferroni(p_values: list[float]) -> None:
         max(min(1.0, len(s) * min(p_values[i] for i in s)) for s in sets if place in s) for place in places
     ]
     assert holm(p_values) == pytest.approx(worst)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(SHARES, min_size=1, max_size=20))
-def test_holm_agrees_with_statsmodels(p_values: list[float]) -> None:
-    multitest = pytest.importorskip("statsmodels.stats.multitest")
-    assert holm(p_values) == pytest.approx(multitest.multipletests(p_values, method="holm")[1].tolist())
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, math.nan])

@@ -21,7 +21,7 @@ from jitmem_lab.runs import list_runs
 from jitmem_lab.training import TrainRun, attach, launch, train
 from jitmem_lab.training.checkpoints import last_checkpoint
 from jitmem_lab.training.evaluating import evaluate_trained, gain_frame
-from jitmem_lab.training.measures import HELDOUT_FIGURES, STEP_FIGURES
+from jitmem_lab.training.metrics import HELDOUT_METRICS, STEP_METRICS
 from tests.unit.panels import follow, know
 from tests.unit.stub_server import Say, StubServer, stub_server, thinking
 from tests.unit.training import small_config
@@ -67,8 +67,8 @@ def test_a_training_leaves_everything_that_it_did(done: TrainRun) -> None:
 
 
 def test_every_figure_that_is_written_is_described(done: TrainRun) -> None:
-    assert set(done.metrics().columns) <= set(STEP_FIGURES)
-    assert set(done.heldout().columns) <= set(HELDOUT_FIGURES)
+    assert set(done.metrics().columns) <= set(STEP_METRICS)
+    assert set(done.heldout().columns) <= set(HELDOUT_METRICS)
     assert "kl" not in done.metrics().columns  # beta is 0
     assert done.metrics()["learning_rate"][0] == 0  # the warm-up's first update
     assert done.metrics()["learning_rate"].iloc[-1] == done.config.learning_rate

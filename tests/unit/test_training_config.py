@@ -11,7 +11,7 @@ from jitmem_lab.errors import UserError
 from jitmem_lab.terminal import exit_code
 from jitmem_lab.training import TrainConfig
 from jitmem_lab.training.commands import read_parameters, train_group
-from jitmem_lab.training.measures import HELDOUT_FIGURES, STEP_FIGURES
+from jitmem_lab.training.metrics import HELDOUT_METRICS, STEP_METRICS
 from jitmem_lab.training.presets import is_test_split
 from tests.unit.training import small_config
 
@@ -137,10 +137,10 @@ def test_every_figure_is_told_with_what_it_means(capsys: pytest.CaptureFixture[s
     from jitmem_lab.training.trainer import NAMES
 
     left = {"step_time"}  # told as seconds by part
-    assert set(NAMES.values()) - left <= set(STEP_FIGURES)
-    assert exit_code(train_group, ["figures"]) == 0
+    assert set(NAMES.values()) - left <= set(STEP_METRICS)
+    assert exit_code(train_group, ["metrics"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for name in (*STEP_FIGURES, *HELDOUT_FIGURES):
+    for name in (*STEP_METRICS, *HELDOUT_METRICS):
         assert name in shown
     assert "Only there if `beta` is above 0" in shown
 

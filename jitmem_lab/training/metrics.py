@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-STEP_FIGURES = {
+STEP_METRICS = {
     "step": "Step, from 1.",
     "time": "When it ended, in seconds since 1970.",
     "reward": "Mean reward of the batch's payloads, those without one left out; 0 to 1 where the benchmark's "
@@ -37,7 +37,7 @@ STEP_FIGURES = {
 }
 """Figures of a step's line. Shares are from 0 to 1."""
 
-HELDOUT_FIGURES = {
+HELDOUT_METRICS = {
     "step": "Step after which it was played; 0 before training.",
     "won": "Held-out tasks won.",
     "games": "Held-out tasks played to their end.",

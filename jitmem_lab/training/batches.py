@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from .experts import Experts
 from .lessons import Lesson, copy_lesson, curator_lesson, executor_lesson
-from .writing import writer_lesson
+from .writing import short_lesson, writer_lesson
 
 Role = Literal["executor", "curator", "writer"]
 """Whose lessons."""
@@ -59,12 +59,16 @@ def batches(role: Role, size: int, experts: Experts, tokenizer: Any, seed: int) 
             yield _padded(group, tokenizer, end)
 
 
-def copies(experts: Experts, tokenizer: Any, seed: int) -> Iterator[Batch]:
-    """Lists of places to be carried out as they stand, without end."""
+def copies(role: Role, experts: Experts, tokenizer: Any, seed: int) -> Iterator[Batch]:
+    """Lessons of copying, without end: lists of places; for the writer its own lessons without an example."""
     rng = random.Random(f"{seed} copies")
     while True:
-        lessons = [copy_lesson(experts, rng) for _ in range(COPY_BATCH)]
-        yield _padded(lessons, tokenizer, [], COPY_GIVEN_WEIGHT)
+        if role == "writer":  # longer ones
+            lessons = [short_lesson(experts, rng) for _ in range(COPY_BATCH // 2)]
+        else:
+            lessons = [copy_lesson(experts, rng) for _ in range(COPY_BATCH)]
+        end = [tokenizer.eos_token_id] if role == "writer" else []
+        yield _padded(lessons, tokenizer, end, COPY_GIVEN_WEIGHT)
 
 
 def _padded(

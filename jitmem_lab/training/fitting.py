@@ -38,7 +38,7 @@ class Fit(NamedTuple):
     inner: int
     """Width of the feed-forward part."""
     copying: int
-    """Steps before `steps`, in which copying a list is all that is learned."""
+    """Steps before `steps`, in which copying is all that is learned."""
     steps: int
     """Steps of fitting."""
     batch: int
@@ -50,7 +50,7 @@ class Fit(NamedTuple):
 FITS = {
     "executor": Fit("executor", 64, 3, 2, 160, 750, 2500, 10, 2e-3),
     "curator": Fit("curator", 64, 3, 4, 160, 0, 800, 10, 4e-3),
-    "writer": Fit("writer", 64, 3, 4, 160, 500, 900, 10, 3e-3),
+    "writer": Fit("writer", 64, 3, 4, 160, 800, 1000, 10, 3e-3),
     "executor2": Fit("executor", 48, 3, 2, 128, 750, 1500, 10, 2e-3),
 }
 """Measured, see the model card. The curator is stopped early: it is to have something to learn."""
@@ -193,7 +193,7 @@ def fit(
     )
     began, seen = time.monotonic(), 0.0
     if plan.copying:
-        drawn = copies(experts, tokenizer, seed)
+        drawn = copies(plan.role, experts, tokenizer, seed)
         seen = _learn(model, plan.copying, drawn, COPY_RATE, False, 0, on_step)
     drawn = batches(plan.role, plan.batch, experts, tokenizer, seed)
     seen = _learn(model, plan.steps, drawn, plan.learning_rate, True, plan.copying, on_step)

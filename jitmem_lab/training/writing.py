@@ -88,10 +88,27 @@ def aim_of(episode: Expert) -> Aim:
     return Aim(verb, (taken or [""])[0], target, tool)
 
 
-def writer_lesson(experts: Experts, rng: random.Random, name: str | None = None) -> Lesson:
-    """A prompt and its answer; `name` is one of `SHARES`, None draws it."""
+def short_lesson(experts: Experts, rng: random.Random) -> Lesson:
+    """A lesson about one attempt, without the prompt's example and all names shuffled: it teaches to copy."""
+    names = [name for name in SHARES if not name.startswith("expel")]
+    lesson = writer_lesson(experts, rng, rng.choice(names), renamed=1.0)
+    return lesson._replace(context="Task:" + lesson.context.rpartition("\n\nTask:")[2])
+
+
+def writer_lesson(
+    experts: Experts, rng: random.Random, name: str | None = None, renamed: float | None = None
+) -> Lesson:
+    """A prompt and its answer.
+
+    Args:
+        experts: What to tell of.
+        rng: Source of every choice.
+        name: One of `SHARES`; None draws it.
+        renamed: Chance of shuffled names; None takes `RENAMED`.
+    """
     name = name or rng.choices(list(SHARES), list(SHARES.values()))[0]
-    rename: Callable[[str], str] = Rename(experts, rng) if rng.random() < RENAMED else str
+    chance = RENAMED if renamed is None else renamed
+    rename: Callable[[str], str] = Rename(experts, rng) if rng.random() < chance else str
     fields, answer = _MAKERS[name](experts, rng)
     told = {field: rename(text) for field, text in fields.items()}
     (message,) = load_prompt(f"{name}_continue").messages(**told)

@@ -74,7 +74,7 @@ win too few games to fill one. The gate is the environment: such a model is no j
 
 POCKET: dict[str, Any] = SMALL | {
     "model": "pocket",
-    "curator_model": "pocket:curator",
+    "curator_model": "pocket:curator",  # a write-time memory's is WRITER
     "curator_max_tokens": 110,
     "curator_temperature": 0.6,
     "curator_top_p": 0.95,
@@ -82,6 +82,9 @@ POCKET: dict[str, Any] = SMALL | {
 }
 """For the shipped miniature, fitted on ALFWorld only: as `small`, with models of its own, payloads drawn as
 in the paper, and 20 turns, so that a payload may name several places to look in."""
+
+WRITER, WRITING = "pocket:writer", ("reasoningbank", "skillos", "memp", "awm", "expel")
+"""The miniature's writer, and the write-time memories whose prompts it was fitted on."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": PAPER,
@@ -116,7 +119,8 @@ def preset_values(name: str, benchmark: str, memory: str = "none") -> dict[str, 
 
     With `small` and `pocket`, a system's variant for small models is taken where it has one; one that asks a
     model about each demonstration gets 10 of them, since a small model takes ten seconds or more for each.
-    MemP and Reflexion are published with the environment's own word for success.
+    `pocket` has a writer for most of them (`WRITING`), which takes less than a second: they get as many as
+    the others. MemP and Reflexion are published with the environment's own word for success.
     """
     from .memories import parameters, variants
 
@@ -124,7 +128,9 @@ def preset_values(name: str, benchmark: str, memory: str = "none") -> dict[str, 
     small = name in ("small", "pocket")
     if small and "small" in variants(memory):
         own["variant"] = "small"
-    if small and "model" in parameters(memory):
+    if name == "pocket" and memory in WRITING:
+        own["curator_model"] = WRITER
+    elif small and "model" in parameters(memory):
         own["warm_start"] = 10
     if memory in ("memp", "reflexion"):  # published so; the others' writer is told what a judge says
         own["gate"] = "environment"

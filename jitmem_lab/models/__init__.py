@@ -14,7 +14,7 @@ __all__ = ["FORMS", "ChatModel", "Choice", "Reply", "check_spec", "load_model"]
 
 FORMS = (
     "smol (the embedded SmolLM2-135M-Instruct)",
-    "pocket, pocket:curator (the miniature: an executor and a curator for ALFWorld)",
+    "pocket, pocket:curator, pocket:writer, pocket:executor2 (the miniature for ALFWorld)",
     "openai:BASE_URL#MODEL (any OpenAI-compatible server)",
     "hf:PATH_OR_ID (transformers in process)",
     "replay:RUN_DIRECTORY (answers from an earlier run)",

@@ -1,4 +1,4 @@
-"""The pocket models: a small executor and a small curator for ALFWorld, shipped with the package.
+"""The pocket models: small executors, a curator and a writer for ALFWorld, shipped with the package.
 
 They were fitted on expert episodes of the train split (`training.fitting`, `jitmem pocket fit`). What they
 can and can't do stands in `pocket_weights/MODEL_CARD.md`.
@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ..errors import UserError, did_you_mean
 
-NAMES = ("executor", "curator")
-"""The models: `pocket` is the executor, `pocket:curator` the untrained curator."""
+NAMES = ("executor", "curator", "writer", "executor2")
+"""The models: `pocket` is the executor, `pocket:curator` the untrained curator, `pocket:writer` writes what
+write-time memories keep, `pocket:executor2` is another executor, to see what transfers."""
 
 
 def folder(name: str = "") -> Path:
@@ -23,8 +24,8 @@ def folder(name: str = "") -> Path:
     """
     if (name or "executor") not in NAMES:
         raise UserError(
-            f"there is no pocket model {name!r}; {did_you_mean(name, NAMES)} there are pocket (the executor) "
-            "and pocket:curator"
+            f"there is no pocket model {name!r}; {did_you_mean(name, NAMES)} there are pocket (executor), "
+            f"{', '.join(f'pocket:{one}' for one in NAMES[1:-1])} and pocket:{NAMES[-1]}"
         )
     return Path(__file__).parent / "pocket_weights" / (name or "executor")
 

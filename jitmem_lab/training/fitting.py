@@ -1,45 +1,34 @@
-"""Fitting the pocket models from nothing: two small transformers, on train games' walkthroughs only."""
+"""Fitting the pocket models from nothing: small transformers, on train games' walkthroughs only."""
 
 from __future__ import annotations
 
 import json
 import math
-import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ..benchmarks import load_benchmark
 from ..data import alfworld_splits, find
-from ..errors import UserError
+from ..errors import UserError, did_you_mean
+from .batches import COPY_RATE, Batch, Role, batches, copies
 from .experts import Expert, Experts
-from .lessons import Lesson, block, copy_lesson, curator_lesson, executor_lesson
+from .lessons import block
 from .presets import TRAINED_SPLITS
 from .vocabulary import make_tokenizer
+from .writing import words_of
 
-Role = Literal["executor", "curator"]
 CONTEXT = 1024
-"""Tokens of context of both models."""
-GIVEN_WEIGHT = 0.2
-"""Weight of what is given in a lesson, beside 1 for what is to be written: reading it teaches as well."""
-DOUBTFUL_WEIGHT = 0.25
-"""Weight of the first word of a doubtful step, and of all words of one that is guessed."""
-COPY_BATCH, COPY_RATE, COPY_GIVEN_WEIGHT = 32, 3e-3, 0.02
-"""Lessons a step, learning rate and weight of what is given while nothing but copying is learned. Fits
-of `copying=0` and 50,000 lessons did not learn to go by a list step by step."""
-COPIES = 0.15
-"""Share of copies among an executor's lessons afterwards."""
-_SORTED = 16
-"""Batches that are drawn together and sorted by length, so that little is padded."""
+"""Tokens of context of each model."""
 
 
 class Fit(NamedTuple):
-    """How one of the two is made."""
+    """How one of them is made."""
 
     role: Role
-    """Which."""
+    """Whose lessons it learns from."""
     hidden: int
     """Width."""
     layers: int
@@ -49,7 +38,7 @@ class Fit(NamedTuple):
     inner: int
     """Width of the feed-forward part."""
     copying: int
-    """Steps before `steps`, in which copying a list is all that is learned."""
+    """Steps before `steps`, in which copying is all that is learned."""
     steps: int
     """Steps of fitting."""
     batch: int
@@ -61,37 +50,46 @@ class Fit(NamedTuple):
 FITS = {
     "executor": Fit("executor", 64, 3, 2, 160, 750, 2500, 10, 2e-3),
     "curator": Fit("curator", 64, 3, 4, 160, 0, 800, 10, 4e-3),
+    "writer": Fit("writer", 64, 3, 4, 160, 800, 1000, 10, 3e-3),
+    "executor2": Fit("executor", 48, 3, 2, 128, 750, 1500, 10, 2e-3),
 }
 """Measured, see the model card. The curator is stopped early: it is to have something to learn."""
+USUAL = ("executor", "curator", "writer")
+"""What `fit_pocket` makes where nothing else is asked for."""
 
 
 def fit_pocket(
     out: Path,
     *,
+    names: Sequence[str] = USUAL,
     split: str | None = None,
     seed: int = 0,
     steps: int | None = None,
     threads: int = 0,
     on_step: Callable[[str, int, int, float], None] | None = None,
 ) -> dict[str, Any]:
-    """Fit both models into `out/executor` and `out/curator`, with `fit.json` that says how.
+    """Fit models into `out/NAME` each, with `fit.json` that says how.
 
     Args:
         out: The folder; made if missing.
+        names: Which, by their names in `FITS`; none has a part in how another comes out.
         split: A train split; None takes `train` where there are data, else `generated_train`.
         seed: Root of every random choice.
         steps: Steps of each; None takes those of `FITS`.
         threads: Threads of the computation; 0 leaves the library's choice.
-        on_step: Told of each step: role, step, steps, loss.
+        on_step: Told of each step: name, step, steps, loss.
 
     Returns:
-        What was done, by role.
+        What was done, by name.
 
     Raises:
-        UserError: The split is none to fit on, or `out` can't be written.
+        UserError: Unknown name, the split is none to fit on, or `out` can't be written.
     """
     import torch
 
+    for name in names:
+        if name not in FITS:
+            raise UserError(f"there is no pocket model {name!r}; {did_you_mean(name, list(FITS))}")
     experts = experts_of(
         split or ("train" if "train" in alfworld_splits(find("alfworld")) else "generated_train")
     )
@@ -100,15 +98,16 @@ def fit_pocket(
     done: dict[str, Any] = {"split": experts.split, "seed": seed}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for role, plan in FITS.items():
+        for name in names:
+            plan = FITS[name]
             if steps:
                 plan = plan._replace(copying=min(plan.copying, steps), steps=steps)
 
-            def tell(step: int, loss: float, plan: Fit = plan) -> None:
+            def tell(step: int, loss: float, name: str = name, plan: Fit = plan) -> None:
                 if on_step is not None:
-                    on_step(plan.role, step, plan.copying + plan.steps, loss)
+                    on_step(name, step, plan.copying + plan.steps, loss)
 
-            done[role] = fit(plan, experts, out / role, seed=seed, on_step=tell)
+            done[name] = fit(plan, experts, out / name, seed=seed, on_step=tell)
         (out / "fit.json").write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}; give another folder") from None
@@ -173,6 +172,7 @@ def fit(
     logging.disable_progress_bar()
 
     texts = [block(one.goal, one.actions) + "\n\nTask:" for one in experts.episodes]
+    texts += words_of(experts) if plan.role == "writer" else []
     tokenizer = make_tokenizer([*texts, "(none)"], experts.names)
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
@@ -193,10 +193,10 @@ def fit(
     )
     began, seen = time.monotonic(), 0.0
     if plan.copying:
-        batches = _copies(experts, tokenizer, seed)
-        seen = _learn(model, plan.copying, batches, COPY_RATE, False, 0, on_step)
-    batches = _batches(plan, experts, tokenizer, seed)
-    seen = _learn(model, plan.steps, batches, plan.learning_rate, True, plan.copying, on_step)
+        drawn = copies(plan.role, experts, tokenizer, seed)
+        seen = _learn(model, plan.copying, drawn, COPY_RATE, False, 0, on_step)
+    drawn = batches(plan.role, plan.batch, experts, tokenizer, seed)
+    seen = _learn(model, plan.steps, drawn, plan.learning_rate, True, plan.copying, on_step)
     out.mkdir(parents=True, exist_ok=True)
     model.half().save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -213,7 +213,7 @@ def fit(
 def _learn(
     model: Any,
     steps: int,
-    batches: Iterator[_Batch],
+    drawn: Iterator[Batch],
     learning_rate: float,
     falling: bool,
     before: int,
@@ -225,7 +225,7 @@ def _learn(
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.05)
     seen = 0.0
-    for step, batch in zip(range(steps), batches, strict=False):
+    for step, batch in zip(range(steps), drawn, strict=False):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * _rate(step, steps, falling)
         ids, weights = torch.tensor(batch.ids), torch.tensor(batch.weights)[:, 1:]
@@ -242,69 +242,6 @@ def _learn(
         if on_step is not None:
             on_step(before + step + 1, seen)
     return seen
-
-
-class _Batch(NamedTuple):
-    ids: list[list[int]]
-    weights: list[list[float]]
-    written: list[list[int]]
-
-
-def _batches(plan: Fit, experts: Experts, tokenizer: Any, seed: int) -> Iterator[_Batch]:
-    rng = random.Random(f"{seed} {plan.role}")
-    end = [tokenizer.eos_token_id] if plan.role == "curator" else []
-
-    def make() -> Lesson:
-        if plan.role == "curator":
-            return curator_lesson(experts, rng)
-        return (
-            copy_lesson(experts, rng, rename=True) if rng.random() < COPIES else executor_lesson(experts, rng)
-        )
-
-    while True:
-        lessons = [make() for _ in range(plan.batch * _SORTED)]
-        lessons.sort(key=lambda lesson: len(lesson.context) + len(lesson.target))
-        groups = [lessons[at : at + plan.batch] for at in range(0, len(lessons), plan.batch)]
-        rng.shuffle(groups)
-        for group in groups:
-            yield _padded(group, tokenizer, end)
-
-
-def _copies(experts: Experts, tokenizer: Any, seed: int) -> Iterator[_Batch]:
-    rng = random.Random(f"{seed} copies")
-    while True:
-        lessons = [copy_lesson(experts, rng) for _ in range(COPY_BATCH)]
-        yield _padded(lessons, tokenizer, [], COPY_GIVEN_WEIGHT)
-
-
-def _padded(
-    lessons: list[Lesson], tokenizer: Any, end: list[int], given_weight: float = GIVEN_WEIGHT
-) -> _Batch:
-    given = tokenizer([lesson.context for lesson in lessons])["input_ids"]
-    asked = [ids + end for ids in tokenizer([lesson.target for lesson in lessons])["input_ids"]]
-    pairs = list(zip(given, asked, strict=True))
-    length = max(len(a) + len(b) for a, b in pairs)
-    pad = tokenizer.pad_token_id
-    weights = [
-        [given_weight] * len(a) + _weights(lesson, b, tokenizer) + [0.0] * (length - len(a) - len(b))
-        for (a, b), lesson in zip(pairs, lessons, strict=True)
-    ]
-    return _Batch(
-        [a + b + [pad] * (length - len(a) - len(b)) for a, b in pairs],
-        weights,
-        [[0] * len(a) + [1] * len(b) + [0] * (length - len(a) - len(b)) for a, b in pairs],
-    )
-
-
-def _weights(lesson: Lesson, ids: list[int], tokenizer: Any) -> list[float]:
-    """The weight of each token that is to be written; a target goes on after its first step's number."""
-    found = [1.0] * len(ids)
-    for step in (*lesson.doubtful, *lesson.guessed):
-        at = 0 if step == 1 else ids.index(tokenizer.convert_tokens_to_ids(f"\n{step}.")) + 1
-        found[at] = DOUBTFUL_WEIGHT
-        if step in lesson.guessed:  # going there, the place and its number
-            found[at : at + 4] = [DOUBTFUL_WEIGHT] * 4
-    return found
 
 
 def _rate(step: int, steps: int, falling: bool = True) -> float:

@@ -84,7 +84,7 @@ def executor_lesson(experts: Experts, rng: random.Random) -> Lesson:
     advice = "" if kind == "none" else block(episode.goal, payload) + "\n\n"
     prompt = load_prompt("executor_choose")
     (message,) = prompt.messages(task=episode.goal, advice=advice, steps="1.")
-    rename = _Rename(experts, rng)
+    rename = Rename(experts, rng)
     return Lesson(
         rename(message.content), rename(numbered(story).removeprefix("1.")), tuple(doubtful), tuple(guessed)
     )
@@ -105,7 +105,7 @@ def copy_lesson(experts: Experts, rng: random.Random, rename: bool = False) -> L
         steps += [f"go to {place}", *([f"open {place}"] if rng.random() < 0.2 else [])]
     advice = block(goal, steps) + "\n\n"
     (message,) = load_prompt("executor_choose").messages(task=goal, advice=advice, steps="1.")
-    told = _Rename(experts, rng) if rename else str
+    told = Rename(experts, rng) if rename else str
     return Lesson(told(message.content), told(numbered(steps).removeprefix("1.")))
 
 
@@ -170,7 +170,7 @@ def _done(leg: Leg) -> list[str]:
     return [f"go to {leg.place}", *leg.acts] if leg.place else list(leg.acts)
 
 
-class _Rename:
+class Rename:
     """Each kind of thing called by the name of another, and each kind of place."""
 
     def __init__(self, experts: Experts, rng: random.Random) -> None:
@@ -179,6 +179,7 @@ class _Rename:
             self._names |= zip(kinds, rng.sample(kinds, len(kinds)), strict=True)
 
     def __call__(self, text: str) -> str:
+        """`text` with every name replaced."""
         return re.sub(r"[a-z]+", lambda match: self._names.get(match[0], match[0]), text)
 
 

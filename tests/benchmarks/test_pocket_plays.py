@@ -58,7 +58,16 @@ def test_the_preset_evaluates_with_the_curator(tmp_path):
     assert run.config["request"]["curator_model"] == "pocket:curator"
 
 
-def test_the_command_fits_both_and_refuses_games_to_be_tested_on(tmp_path, capsys):
+def test_the_preset_evaluates_with_the_writer(tmp_path):
+    config = EvalConfig.make(preset="pocket", memory="memp", split="generated_test", games=4, warm_start=6)
+    run = evaluate(config, out=tmp_path / "run", progress=False)
+    assert run.config["request"]["curator_model"] == "pocket:writer"
+    assert set(run.episodes()["outcome"]) <= {"success", "failure"}
+    shown = [episode.recall.payload for episode in run.latest()]
+    assert any("Steps to do it:\n1. go to " in payload for payload in shown)
+
+
+def test_the_command_fits_them_and_refuses_games_to_be_tested_on(tmp_path, capsys):
     import json
 
     from jitmem_lab.cli import _run
@@ -73,9 +82,24 @@ def test_the_command_fits_both_and_refuses_games_to_be_tested_on(tmp_path, capsy
     assert json.loads(capsys.readouterr().out)["executor"]["steps"] == 2
     made = json.loads((out / "fit.json").read_text())
     assert made["split"] == "generated_train"
-    for role in ("executor", "curator"):
+    assert sorted(path.name for path in out.iterdir()) == ["curator", "executor", "fit.json", "writer"]
+    for role in ("executor", "curator", "writer"):
         model = load_model(f"hf:{out / role}", dtype="float32")
         try:
             assert model.count_tokens("go to toaster 12") == 4  # a name that no train game goes to
         finally:
             model.close()
+
+
+def test_a_role_alone_comes_out_as_with_the_others(tmp_path, capsys):
+    from jitmem_lab.cli import _run
+
+    fit = ["pocket", "fit", "--split", "generated_train", "--steps", "2", "--threads", "1"]
+    assert _run([*fit, "--role", "editor", "-o", str(tmp_path)]) == 2
+    assert "no pocket model 'editor'" in capsys.readouterr().err
+    assert _run([*fit, "--role", "executor2", "--role", "curator", "-o", str(tmp_path / "some")]) == 0
+    assert _run([*fit, "--role", "curator", "-o", str(tmp_path / "one")]) == 0
+    weights = [(tmp_path / name / "curator/model.safetensors").read_bytes() for name in ("some", "one")]
+    assert weights[0] == weights[1]
+    assert (tmp_path / "some/executor2/model.safetensors").is_file()
+    assert not (tmp_path / "some/executor").exists()

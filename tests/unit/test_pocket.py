@@ -108,7 +108,7 @@ def test_names_are_shuffled_so_that_only_the_payload_tells(experts):
 
 
 def test_what_no_payload_tells_counts_less(experts, tokenizer):
-    from jitmem_lab.training.fitting import DOUBTFUL_WEIGHT, _weights
+    from jitmem_lab.training.batches import DOUBTFUL_WEIGHT, _weights
 
     rng = random.Random(3)
     lessons = [executor_lesson(experts, rng) for _ in range(300)]
@@ -172,11 +172,24 @@ def test_a_tiny_fit_learns_and_repeats(experts, tmp_path):
 def test_pocket_specs():
     assert check_spec("pocket") == ("pocket", "")
     assert check_spec("pocket:curator") == ("pocket", "curator")
-    with pytest.raises(UserError, match=r"did you mean curator\?"):
+    assert check_spec("pocket:writer") == ("pocket", "writer")
+    with pytest.raises(UserError, match=r"did you mean curator\?.*pocket:writer"):
         check_spec("pocket:curtor")
 
 
-@pytest.mark.parametrize("spec", ["pocket", "pocket:curator"])
+SPECS = ("pocket", "pocket:curator", "pocket:writer", "pocket:executor2")
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_card_tells_of_the_very_weights_that_are_shipped(spec):
+    from jitmem_lab.models.pocket import about, folder
+
+    card = (folder().parent / "MODEL_CARD.md").read_text(encoding="utf-8")
+    said = about(check_spec(spec)[1])["weights"]
+    assert said in card
+
+
+@pytest.mark.parametrize("spec", SPECS)
 def test_the_shipped_models_are_small_and_load(spec):
     from jitmem_lab.models.pocket import folder
 

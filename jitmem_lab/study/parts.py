@@ -99,10 +99,10 @@ PARTS: dict[str, Part] = {
             "Success by domain; nothing is trained here, as in the paper.",
             {
                 "none": NONE,
-                "reasoningbank": WRITTEN["reasoningbank"],
-                "skillos": WRITTEN["skillos"],
+                "reasoningbank": WRITTEN["reasoningbank"]._replace(published="ReasoningBank-gpt"),
+                "skillos": WRITTEN["skillos"]._replace(published="SkillOS-gpt"),
                 "jitmem": UNTRAINED,
-                "jitmem strong": STRONG,
+                "jitmem strong": STRONG._replace(published="JitMem-gpt"),
             },
             benchmarks=("tau2",),
             main=True,
@@ -137,6 +137,7 @@ PARTS: dict[str, Part] = {
                 ),
             },
             base="trained, cold",
+            benchmarks=_BOTH,
         ),
         Part(
             "table_8",
@@ -149,6 +150,7 @@ PARTS: dict[str, Part] = {
                 "k = 5": Asked(_TRAINED | {"k": 5}, "JitMem (trained), k = 5"),
             },
             base="k = 3",
+            benchmarks=_BOTH,
         ),
         Part(
             "table_9",

@@ -39,8 +39,7 @@ class Size(NamedTuple):
     refresh: dict[str, Any] | None
     """`games` and `steps` of the staged refresh; None does without."""
     leaves_out: dict[str, str]
-    """Parts, rows (`part/row`) or a part's benchmarks (`part on benchmark`) that are not run at this size, and
-    why."""
+    """Parts, rows (`part/row`) or a part's benchmarks (`part on benchmark`) that are not run, and why."""
     rows: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (never written to)
     """Parameters of single rows, by `part/row`, that the size changes."""
 
@@ -130,7 +129,7 @@ _HOSTED_CURATES: dict[str, Any] = {
     "curator_thinking": None,
     "curator_max_tokens": 8192,
 }
-"""Published: hosted curators at temperature 1. Their thinking counts, so 8,192 tokens as in the authors' code."""
+"""Published: hosted curators at temperature 1. Their thinking counts: 8,192 tokens as in the authors' code."""
 _HOSTED_WRITES: dict[str, Any] = {
     "curator_model": "@strong",
     "curator_thinking": None,

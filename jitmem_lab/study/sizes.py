@@ -129,7 +129,7 @@ _HOSTED_CURATES: dict[str, Any] = {
     "curator_thinking": None,
     "curator_max_tokens": 8192,
 }
-"""Published: hosted curators at temperature 1. Their thinking counts: 8,192 tokens as in the authors' code."""
+"""Published: hosted curators at temperature 1. Thinking counts: 8,192 tokens as in the authors' code."""
 _HOSTED_WRITES: dict[str, Any] = {
     "curator_model": "@strong",
     "curator_thinking": None,

@@ -23,7 +23,6 @@ from ..judging import Judge
 from ..models import check_spec
 from ..records import Task
 
-
 _ENOUGH = 10**9
 """A context in tokens that is never too short."""
 

@@ -118,11 +118,7 @@ def check(
         lengths: Contexts by model.
         trained: Models that are trained curators.
     """
-    missing = {
-        (row["benchmark"], row["split"]): row["note"] or "not found"
-        for row in data.report()
-        if not row["found"]
-    }
+    missing = missing_data()
     grounds: dict[str, Ground] = {}
     found = []
     with Checker(lambda spec: lengths[spec].used) as checker:
@@ -133,6 +129,15 @@ def check(
             except (UserError, InfrastructureError) as error:
                 found.append(Dry(cell, "failed", str(error), 0, []))
     return found, grounds
+
+
+def missing_data() -> dict[tuple[str, str], str]:
+    """What to do about each benchmark's split whose data are not here."""
+    return {
+        (row["benchmark"], row["split"]): row["note"] or "not found"
+        for row in data.report()
+        if not row["found"]
+    }
 
 
 def _checked(

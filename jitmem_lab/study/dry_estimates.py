@@ -215,7 +215,7 @@ def _curator(config: EvalConfig, made: Checked, episodes: int, context: int) -> 
         Span(calls * answer, episodes * most),
         Span(usual + most, longest + most),
         True,
-        f"low: {calls:,} tasks that find traces x ({usual:,.0f} in: prompt and k = {0 if empty else config.k} "
+        f"low: {calls:,} tasks that find traces x ({usual:,.0f} in: prompt, k = {0 if empty else config.k} "
         f"traces of {TRACE:,.0f}, {answer:g} out); high: {episodes:,} x ({longest:,.0f} in, {most:,} out)",
     )
 

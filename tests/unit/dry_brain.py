@@ -39,7 +39,7 @@ def refusal(body: dict[str, Any]) -> Say | None:
     return None
 
 
-def said(body: dict[str, Any]) -> dict[str, Any] | str:
+def said(body: dict[str, Any]) -> dict[str, Any] | str | Say:
     """An action, a call, a user's words, a verdict, a payload, or what a memory writes."""
     messages = body["messages"]
     text = "\n".join(str(message["content"] or "") for message in messages)
@@ -48,17 +48,18 @@ def said(body: dict[str, Any]) -> dict[str, Any] | str:
         return "What is your user id?" if not spoken else called(body["tools"])
     if '{"success": true or false' in text:
         return '```json\n{"success": true, "rationale": "It is done.", "evidence_step": 1}\n```'
-    if "<action>the command</action>" in text or "right now:" in text:
-        options = re.findall(r"^- (.+)$", text.partition("right now:")[2], re.MULTILINE)
-        return f"<think>Hm.</think>I try it. <action>{options[0] if options else 'look'}</action>"
+    if "<action>" in messages[-1]["content"]:
+        options = re.findall(r"^- (.+)$", messages[-1]["content"], re.MULTILINE)
+        return f"<think>Hm.</think>I try it. <action>{options[-1] if options else 'look'}</action>"
     if any(own(name) in text for name in ANSWERS):
         return answer(text)
     if own("distill") in text:
         return "Title: Look\nDescription: When things are hidden.\nContent: Open what is closed."
     if "# User Simulation Guidelines" in text:
         return "I want to cancel my booking; my id is mia_li_3668."
-    assert any(own(name) in text for name in CURATORS), f"no answer to {text[:200]!r}"
-    return "Look in the drawers first; then put it where it belongs."
+    if any(own(name) in text for name in CURATORS):
+        return "Look in the drawers first; then put it where it belongs."
+    return Say(f"the test has no answer to {text[:200]!r}", status=400)
 
 
 def own(name: str) -> str:

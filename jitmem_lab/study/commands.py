@@ -162,9 +162,80 @@ def plan_command(
         lines = [f"{plan['size']}: {plan['says']}", "", table(plan["parts"], "nothing"), ""]
         lines += [f"{plan['runs']} runs in all", *plan["notes"], "", "Not run:"]
         lines += [f"  {key}: {why}" for key, why in plan["left_out"].items()]
+        lines += ["", "Models by role:"]
+        lines += [f"  {role}: {model}" for role, model in sorted(plan["roles"].items())]
         return "\n".join(lines)
 
     emit(as_json, work, show)
+
+
+@study_group.command("dry")
+@size_option
+@out_option
+@part_option
+@role_option
+@games_option
+@orders_option
+@click.option(
+    "--prices", type=click.Path(path_type=Path), help="JSON file of prices by model, in dollars a million."
+)
+@click.option(
+    "--context",
+    nargs=2,
+    type=(str, int),
+    multiple=True,
+    metavar="MODEL TOKENS",
+    help="How long a model's context is; repeat it for several.",
+)
+@click.option("--tokens-per-second", type=float, help="What a copy of a model writes; else assumed.")
+@click.option(
+    "--copies",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Copies of an executor behind one address.",
+)
+@click.option("--server", metavar="URL", help="Play a batch of each kind of run with this server's models.")
+@click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of a batch.")
+@click.option("--batch", type=click.IntRange(min=1), help="Tasks of a batch at most; else the run's own.")
+@click.option("--batches", type=click.Path(path_type=Path), help="Keep the batches' run directories here.")
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), default=4, show_default=True, help="Episodes at once."
+)
+@click.option("--timeout", type=Seconds(min=0, min_open=True), default=120.0, help="Seconds of a model call.")
+@json_option
+def dry_command(
+    size: str,
+    out: Path | None,
+    parts: tuple[str, ...],
+    roles: tuple[tuple[str, str], ...],
+    games: int | None,
+    orders: int | None,
+    batches: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Check a study's runs without running them, and estimate their calls, tokens, price and hours.
+
+    With --server, one batch of each kind of run is played by that server's models, whatever their names. Ends
+    with code 1 if a run is not possible or its batch failed.
+    """
+    failed: list[str] = []
+
+    def work() -> dict[str, Any]:
+        from .dry import run_dry
+
+        found = run_dry(planned(size, out, parts, roles, games, orders), out=batches, **options)
+        failed.extend(found["failed"])
+        return found
+
+    def show(found: dict[str, Any]) -> str:
+        from .dry_text import dry_text
+
+        return dry_text(found)
+
+    emit(as_json, work, show)
+    return 1 if failed else 0
 
 
 @study_group.command("status")
@@ -184,7 +255,7 @@ def status_command(out: Path, as_json: bool) -> None:
         return {
             "state": status["state"],
             "size": status.get("size"),
-            **{name: step["state"] for name, step in status["steps"].items()},
+            "steps": {name: step["state"] for name, step in status["steps"].items()},
             "episodes": f"{runs['done']} of {runs['total']}" if runs else None,
             "eta_seconds": runs.get("eta_seconds") if status["state"] == "running" else None,
         }

@@ -120,8 +120,12 @@ def make_plan(
             continue
         for benchmark in part.benchmarks:
             world = chosen.worlds.get(benchmark)
+            key = f"{part.name} on {benchmark}"
+            if world is not None and key in chosen.leaves_out:
+                plan.left_out[key] = chosen.leaves_out[key]
+                continue
             if world is None:
-                plan.left_out[f"{part.name} on {benchmark}"] = "no model of this size plays it"
+                plan.left_out[key] = "no model of this size plays it"
                 continue
             for split in _splits(benchmark, world, plan.notes):
                 planned = _planned(plan, part, benchmark, split, world, games, orders, by_request)
@@ -132,6 +136,7 @@ def make_plan(
 
 def _roles(size: Size, out: Path, given: Mapping[str, str]) -> dict[str, str]:
     known = {"executor", "curator", "writer", "trained", "refreshed", "strong", "second", "third"}
+    known |= set(size.roles)
     for name in given:
         if name not in known:
             raise UserError(f"there is no role {name!r}; there are {', '.join(sorted(known))}")
@@ -186,7 +191,7 @@ def _planned(
         own = plan.size.rows.get(key, {})
         fixed = {"preset": plan.size.preset, "benchmark": benchmark, "split": split, "model": "@executor"}
         chosen = fixed | world.fixed | ({} if part.main else few) | asked.parameters | own
-        chosen = {name: _resolved(value, plan.roles) for name, value in chosen.items()}
+        chosen = {name: _resolved(value, plan.roles, benchmark) for name, value in chosen.items()}
         if games is not None:
             chosen["games"] = min(games, chosen.get("games") or games)
         for order in range(min(count, orders or count)):
@@ -208,8 +213,11 @@ def _why_not(plan: Plan, key: str, parameters: Mapping[str, Any]) -> str:
     return f"no model has the role {missing[0]}" if missing else ""
 
 
-def _resolved(value: Any, roles: Mapping[str, str]) -> Any:
-    return roles[value[1:]] if isinstance(value, str) and value.startswith("@") else value
+def _resolved(value: Any, roles: Mapping[str, str], benchmark: str) -> Any:
+    """The model of a role, of its own on this benchmark where there is one; other values as they are."""
+    if not isinstance(value, str) or not value.startswith("@"):
+        return value
+    return roles.get(f"{value[1:]}-{benchmark}") or roles[value[1:]]
 
 
 def _name(taken: Mapping[str, Cell], benchmark: str, split: str, label: str, order: int) -> str:

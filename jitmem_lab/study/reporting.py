@@ -17,8 +17,8 @@ from ..frames import frame
 from ..inference import few_orders
 from ..published import BENCHMARKS
 from ..report import Link, Section, write_report
+from ..statistics import over_orders
 from .commands_of import STUDY, cell_command, study_command
-from .parts import LADDER
 from .plan import REFRESH, TRAINING, Plan, Planned
 from .running import PAGES, REPORT, RUNS
 from .tables import best_written, compared, part_table, payload_table, run_table, type_table
@@ -48,33 +48,32 @@ def write_study(plan: Plan, draws: int = 10_000) -> Path:
 
 def study_sections(plan: Plan, draws: int = 10_000) -> Iterator[Section]:
     """Every section in the report's order."""
-    by_part = {id(planned): compared(plan, planned) for planned in plan.parts}
-    if not any(comparison.groups for comparison in by_part.values()):
+    parts = [(planned, compared(plan, planned)) for planned in plan.parts]
+    if not any(comparison.groups for _, comparison in parts):
         raise UserError(f"nothing was run in {plan.out}; `jitmem study run` comes first")
     yield _setting(plan)
-    main = [planned for planned in plan.parts if planned.part.name == "table_1"]
-    for planned in main:
-        yield from _ladder(by_part[id(planned)], planned, draws)
-    for planned in plan.parts:
-        yield from _part(plan, planned, by_part[id(planned)], draws)
-    for planned in main:
-        comparison = by_part[id(planned)]
+    main = [(planned, found) for planned, found in parts if planned.part.name == "table_1"]
+    for planned, comparison in main:
+        yield from _main_sections(comparison, planned, draws)
+    for planned, comparison in parts:
+        yield from _part(plan, planned, comparison, draws)
+    for planned, comparison in main:
         yield Section(
-            f"table_4_{planned.benchmark}",
+            f"table_4_{_key(planned)}",
             f"Efficiency on {_where(planned)} (table 4)",
             "Tokens in thousands and steps a task, means over orders: the executor's own, as the paper "
             f"counts them, then those of all roles that write, with memory's writes.\n{PAPER_NOTE}",
             _steady(table_4(comparison)),
         )
         yield Section(
-            f"curves_{planned.benchmark}",
+            f"curves_{_key(planned)}",
             f"Success over the stream, {_where(planned)}",
             "Share of successes among the games so far, mean over the orders.",
             figures=curve_figures(comparison),
         )
     yield from _trainings(plan)
     yield from _pages(plan)
-    yield _threats(plan, list(by_part.values()))
+    yield _threats(plan, [comparison for _, comparison in parts])
     yield Section(
         "runs",
         "Every run",
@@ -113,12 +112,11 @@ def _model(plan: Plan, name: str) -> str:
     return name.replace(f"{plan.out.resolve()}/", f"{STUDY}/")
 
 
-def _ladder(comparison: Comparison, planned: Planned, draws: int) -> Iterator[Section]:
-    """The ordering trained, untrained, best write-time, none: each step with interval and p."""
+def _main_sections(comparison: Comparison, planned: Planned, draws: int) -> Iterator[Section]:
+    """The ordering trained, untrained, best write-time, none, step by step; by type of task; payloads."""
     groups = {group.label: group for group in comparison.groups}
     best = best_written(groups)
-    names = [best if name not in groups and name.startswith("(") else name for name in LADDER]
-    labels = [name for name in names if name in groups]
+    labels = [name for name in ("jitmem trained", "jitmem", best, "none") if name and name in groups]
     if len(labels) < 2:
         return
     rates = [f"{label} {_rate(groups[label])}" for label in labels]
@@ -129,7 +127,7 @@ def _ladder(comparison: Comparison, planned: Planned, draws: int) -> Iterator[Se
         else "No write-time system was run."
     )
     yield Section(
-        f"ordering_{planned.benchmark}",
+        f"ordering_{_key(planned)}",
         f"The ordering on {_where(planned)}",
         f"Paper: trained JitMem, JitMem, the best write-time system, none. Here, in the paper's order: "
         f"{'; '.join(rates)}. {'The means stand in that order.' if held else 'The means do NOT stand so.'} "
@@ -137,17 +135,17 @@ def _ladder(comparison: Comparison, planned: Planned, draws: int) -> Iterator[Se
         steps_table(comparison, labels, draws),
     )
     yield Section(
-        f"types_{planned.benchmark}",
+        f"types_{_key(planned)}",
         f"Success by type of task, {_where(planned)}",
         "In percent over all orders; the number of tasks stands beside the type. Where the ordering differs "
         "from the paper's, this says in which types.",
         type_table(comparison),
     )
     yield Section(
-        f"payloads_{planned.benchmark}",
+        f"payloads_{_key(planned)}",
         f"Payloads to read, {_where(planned)}",
-        "Tasks of the first order on which these systems differ most, with what each was shown: chosen to "
-        "show what can happen, not how often.",
+        "Of each pattern of wins and losses among these systems the first task of the first order, with what "
+        "each was shown: chosen to show what can happen, not how often.",
         payload_table(comparison, labels),
     )
 
@@ -157,16 +155,20 @@ def _where(planned: Planned) -> str:
 
 
 def _success(group: Group) -> float:
-    ended = [episode for episode in group.episodes if episode.outcome != "error"]
-    return sum(episode.outcome == "success" for episode in ended) / len(ended) if ended else 0.0
+    return over_orders(group.streams).mean or 0.0
 
 
 def _rate(group: Group) -> str:
     return f"{100 * _success(group):.1f} %"
 
 
+def _key(planned: Planned) -> str:
+    """What tells a part's sections from those of another split."""
+    return f"{planned.benchmark}_{planned.split}"
+
+
 def _part(plan: Plan, planned: Planned, comparison: Comparison, draws: int) -> Iterator[Section]:
-    """A part's table; of the main ones also the paper's whole table beside."""
+    """A part's table; of table 2 also success by domain."""
     part, where = planned.part, _where(planned)
     missing = [
         f"{key.partition('/')[2]} ({why})"
@@ -176,12 +178,12 @@ def _part(plan: Plan, planned: Planned, comparison: Comparison, draws: int) -> I
     said = part.says + (f"\nNot run: {'; '.join(missing)}." if missing else "")
     orders = max((len(names) for names in planned.rows.values()), default=0)
     few = few_orders(orders)
-    name = f"{part.name}_{planned.benchmark}_{planned.split}"
+    name = f"{part.name}_{_key(planned)}"
     yield Section(
         name,
         f"{part.title}: {where} ({part.source})",
         said + (f"\n{few[:1].upper()}{few[1:]}." if few else ""),
-        part_table(plan, planned, draws),
+        part_table(planned, comparison, draws),
     )
     if part.name == "table_2" and comparison.groups:
         yield Section(f"{name}_paper", f"Domains, {where}", PAPER_NOTE, table_2(comparison))

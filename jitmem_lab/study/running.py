@@ -138,8 +138,8 @@ def run_study(
                 )
                 row["error"] = _unfinished(sweep)
             if pages:
-                with steps.step(PAGES, "pages"):
-                    _pages(plan, progress)
+                with steps.step(PAGES, "pages") as row:
+                    row["error"] = _pages(plan, progress)
             with steps.step(REPORT, "the report"):
                 page = write_study(plan)
             whole = not sweep.failed() and len(cells) == len(plan.all_cells)
@@ -227,8 +227,8 @@ def _unfinished(sweep: Sweep) -> str | None:
     return f"{len(missing)} of {len(sweep.places)} runs are not complete" if missing else None
 
 
-def _pages(plan: Plan, progress: bool) -> None:
-    """The notebooks' pages; one that fails is told of and stops no other."""
+def _pages(plan: Plan, progress: bool) -> str | None:
+    """Make the notebooks' pages; which failed and why, for one that fails stops no other."""
     from ..notebooks import run_notebook
     from ..notebooks.export import to_html
 
@@ -238,8 +238,7 @@ def _pages(plan: Plan, progress: bool) -> None:
             to_html(run_notebook(name, values, output=plan.out / PAGES / f"{name}.ipynb", progress=progress))
         except JitmemError as error:
             failed.append(f"{name}: {error}")
-    if failed:
-        _say("; ".join(failed))
+    return "; ".join(failed) or None
 
 
 def page_parameters(plan: Plan) -> dict[str, dict[str, Any]]:

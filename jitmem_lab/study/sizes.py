@@ -33,7 +33,7 @@ class Size(NamedTuple):
     """Evaluation preset of every run."""
     roles: dict[str, str]
     """Models by role: executor, curator, writer, second, third, strong. `trained` and `refreshed` come from
-    the training, unless they stand here."""
+    the training, unless they stand here. `ROLE-BENCHMARK` goes before `ROLE` on that benchmark."""
     worlds: dict[str, World]
     """Benchmarks."""
     training: dict[str, Any] | None
@@ -41,7 +41,7 @@ class Size(NamedTuple):
     refresh: dict[str, Any] | None
     """`games` and `steps` of the staged refresh; None does without."""
     leaves_out: dict[str, str]
-    """Parts or rows (`part/row`) that are not run at this size, and why."""
+    """Parts, rows (`part/row`) or a part's benchmarks (`part on benchmark`) that are not run, and why."""
     rows: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (never written to)
     """Parameters of single rows, by `part/row`, that the size changes."""
 
@@ -49,6 +49,7 @@ class Size(NamedTuple):
 _POCKET = {
     "executor": "pocket",
     "curator": "pocket:curator",
+    "writer": "pocket:writer",
     "third": "smol",
 }
 _NO_CHAT = "the pocket models read no instructions, so they cannot judge, distil or be asked in chat"
@@ -112,13 +113,33 @@ OVERNIGHT = Size(
         "table_1/jitmem strong": "there is no larger curator here",
         "table_2/jitmem strong": "there is no larger curator here",
         "table_5/refreshed, cold": "a second night",
+        "table_5 on webshop": "no curator is trained on it in one night",
+        "table_8 on webshop": "no curator is trained on it in one night",
         **dict.fromkeys(_THIRD, "there is no third executor here"),
     },
 )
 _QWEN = "openai:http://127.0.0.1:8000/v1#Qwen/Qwen3-8B"
+_GPT = "openai:https://api.openai.com/v1#gpt-5.4"
+_HOSTED_ACTS: dict[str, Any] = {"thinking": None, "judge_thinking": None, "judge_max_tokens": 4096}
+"""A hosted executor, which judges too: it takes no switch for thinking, and what it thinks counts as written,
+so a verdict of 512 tokens may be left empty."""
+_HOSTED_CURATES: dict[str, Any] = {
+    "curator_temperature": 1.0,
+    "curator_top_p": 1.0,
+    "curator_top_k": 0,
+    "curator_thinking": None,
+    "curator_max_tokens": 8192,
+}
+"""Published: hosted curators at temperature 1. Thinking counts: 8,192 tokens as in the authors' code."""
+_HOSTED_WRITES: dict[str, Any] = {
+    "curator_model": "@strong",
+    "curator_thinking": None,
+    "writer_max_tokens": 8192,
+}
+"""A hosted model writes, as in the paper's table 2."""
 PAPER = Size(
     "paper",
-    "served models on GPUs, by `jitmem train recipes`; hours by `jitmem study dry`",
+    "served models on GPUs, by `jitmem train recipes`; tokens, price and hours by `jitmem study dry`",
     "paper",
     {
         "executor": _QWEN,
@@ -126,20 +147,33 @@ PAPER = Size(
         "writer": _QWEN,
         "trained": "openai:http://127.0.0.1:8001/v1#jitmem-curator",
         "refreshed": "openai:http://127.0.0.1:8002/v1#jitmem-curator-refreshed",
-        "strong": "openai:https://api.openai.com/v1#gpt-5.4",
-        "second": "openai:https://api.openai.com/v1#gpt-5.4",
+        "trained-webshop": "openai:http://127.0.0.1:8003/v1#jitmem-curator-webshop",
+        "refreshed-webshop": "openai:http://127.0.0.1:8004/v1#jitmem-curator-webshop-refreshed",
+        "strong": _GPT,
+        "second": _GPT,
         "third": "openai:https://generativelanguage.googleapis.com/v1beta/openai#gemini-2.5-pro",
     },
     {
         "alfworld": World({}, ("valid_seen",), 3, 3),
         "webshop": World({"games": 500}, ("full_test",), 3, 3),
         "tau2": World(
-            {"user_model": "openai:https://api.openai.com/v1#gpt-5.4"}, ("airline", "retail", "telecom"), 4
+            {"model": "@second", "user_model": _GPT} | _HOSTED_ACTS, ("airline", "retail", "telecom"), 4
         ),
     },
     {"preset": "paper"},
     {"games": None, "steps": 50},
     {},
+    {
+        "table_1/jitmem strong": _HOSTED_CURATES,
+        "table_2/jitmem strong": _HOSTED_CURATES,
+        "table_2/reasoningbank": _HOSTED_WRITES,
+        "table_2/skillos": _HOSTED_WRITES,
+        **{
+            f"table_3/{executor}: {row}": _HOSTED_ACTS
+            for executor in ("second", "third")
+            for row in ("none", "jitmem", "trained")
+        },
+    },
 )
 SIZES: dict[str, Size] = {size.name: size for size in (SMOKE, MINI, OVERNIGHT, PAPER)}
 """Sizes by name."""

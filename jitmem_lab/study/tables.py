@@ -23,7 +23,7 @@ from .running import RUNS
 if TYPE_CHECKING:
     import pandas as pd
 
-_EXECUTOR = {"table_2": GPT, "table_3": GPT}
+EXECUTOR = {"table_2": GPT, "table_3": GPT}
 """The paper's executor whose cells stand beside; Qwen3-8B elsewhere."""
 
 
@@ -51,13 +51,13 @@ def base_of(planned: Planned, label: str) -> str:
     return f"{prefix}{colon}{planned.part.base}"
 
 
-def part_table(plan: Plan, planned: Planned, draws: int = 10_000, seed: int = 0) -> pd.DataFrame:
+def part_table(planned: Planned, comparison: Comparison, draws: int = 10_000, seed: int = 0) -> pd.DataFrame:
     """A part as a table: rates and differences with 95 % intervals and tests, tokens, the paper's cells.
 
     In percent and points; p by flipping the signs of the tasks' mean differences, corrected by Holm over the
     table; a row's name leads to its first run.
     """
-    groups = {group.label: group for group in compared(plan, planned).groups}
+    groups = {group.label: group for group in comparison.groups}
     metrics: tuple[Metric, ...] = (
         ("success", "reward") if any(g.graded for g in groups.values()) else ("success",)
     )
@@ -117,7 +117,7 @@ def _difference(group: Group, base: Group | None, metric: Metric, draws: int, se
     found = (
         percent(pairs.difference),
         shown,
-        paired_test(pairs, seed=seed).p,
+        paired_test(pairs, draws=draws, seed=seed).p,
         NONE,
         percent(detectable_for(pairs)),
     )
@@ -139,7 +139,7 @@ def _costs(group: Group) -> dict[str, str]:
 
 def _published(planned: Planned, label: str) -> dict[str, str]:
     """The paper's cells of a row, with the paper's own name of it."""
-    executor = _EXECUTOR.get(planned.part.name, QWEN)
+    executor = EXECUTOR.get(planned.part.name, QWEN)
     number = planned.part.source.removeprefix("table ")
     row = planned.part.rows[label].published
     cells = [
@@ -174,9 +174,7 @@ def best_written(groups: Mapping[str, Group]) -> str | None:
 def type_table(comparison: Comparison) -> pd.DataFrame:
     """Success in percent by type of task, a row a system; the number of games stands beside the type."""
     groups = comparison.groups
-    types = Counter(
-        kind for kind in {e.task.task_id: e.task.task_type for g in groups for e in g.episodes}.values()
-    )
+    types = Counter({e.task.task_id: e.task.task_type for g in groups for e in g.episodes}.values())
     rows = []
     for group in groups:
         row: dict[str, Any] = {"row": group.label}
@@ -220,7 +218,7 @@ def run_table(plan: Plan, commands: Mapping[str, Sequence[str]]) -> pd.DataFrame
 def payload_table(comparison: Comparison, labels: Sequence[str], most: int = 4) -> pd.DataFrame:
     """Tasks on which some of these systems won and others lost, with what each of them was shown.
 
-    Of every pattern of wins one task, the rarer types of task first, `most` tasks at most.
+    Of every pattern of wins and losses the first task, `most` tasks at most.
     """
     groups = [group for label in labels for group in comparison.groups if group.label == label]
     first = [

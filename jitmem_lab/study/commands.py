@@ -160,7 +160,9 @@ def plan_command(
 
     def show(plan: dict[str, Any]) -> str:
         lines = [f"{plan['size']}: {plan['says']}", "", table(plan["parts"], "nothing"), ""]
-        lines += [f"{plan['runs']} runs in all", *plan["notes"], "", "Not run:"]
+        lines += [f"{plan['runs']} runs in all", *plan["notes"], ""]
+        lines += [table([{"role": role, "model": model} for role, model in plan["roles"].items()], "", 200)]
+        lines += ["", "Not run:"]
         lines += [f"  {key}: {why}" for key, why in plan["left_out"].items()]
         lines += ["", "Models by role:"]
         lines += [f"  {role}: {model}" for role, model in sorted(plan["roles"].items())]

@@ -11,6 +11,7 @@ import pytest
 from jitmem_lab import data, evaluation
 from jitmem_lab.cli import _run
 from jitmem_lab.errors import UserError
+from jitmem_lab.published import CELLS
 from jitmem_lab.study import dry
 from jitmem_lab.study.dry_batches import batch_of, kinds
 from jitmem_lab.study.dry_servers import contexts, servers
@@ -197,3 +198,36 @@ def test_batches_are_played_with_the_models_by_their_names(
     assert [row["episodes"] for row in found["batches"]] == [3] * 6
     assert {row["split"] for row in found["batches"]} == {"valid_seen", "generated_test"}
     assert all("curator 3" in row["asked"] for row in found["batches"])
+
+
+def test_the_papers_size_asks_as_published(tmp_path: Path) -> None:
+    plan = make_plan("paper", tmp_path)
+    by_label = {(cell.row, cell.config.benchmark): cell.config for cell in plan.cells()}
+    for config in by_label.values():
+        if config.memory == "jitmem":
+            drawn = (config.curator_temperature, config.curator_top_p, config.curator_top_k)
+            assert drawn == ((1.0, 1.0, 0) if config.curator_model == GPT else (0.6, 0.95, 20))
+        if config.model.startswith("openai:https:"):
+            assert config.thinking is config.judge_thinking is None
+    assert {c.model for c in by_label.values() if c.benchmark == "tau2"} == {GPT}
+    assert by_label["skillos", "tau2"].curator_model == GPT
+    assert by_label["skillos", "webshop"].curator_model == QWEN
+    trained = [by_label["jitmem trained", place].curator_model for place in ("alfworld", "webshop")]
+    assert [str(name).partition("#")[2] for name in trained] == ["jitmem-curator", "jitmem-curator-webshop"]
+    printed = {(cell.table, cell.benchmark, cell.row) for cell in CELLS}
+    for planned in plan.parts:
+        number = planned.part.source.removeprefix("table ")
+        if number in "258":  # tables of one benchmark
+            place = "tau2" if number == "2" else "webshop"
+            rows = {row.published for row in planned.part.rows.values() if row.published}
+            known = {row for table, benchmark, row in printed if (table, benchmark) == (number, place)}
+            assert rows - {"No memory"} <= known  # of table 2 that row is not known
+
+
+def test_a_role_of_one_benchmark_can_be_given(tmp_path: Path) -> None:
+    own = {"trained-webshop": "smol", "trained": "pocket:curator"}
+    plan = make_plan("paper", tmp_path, parts=["table_8"], roles=own)
+    found = {(cell.config.benchmark, cell.config.curator_model) for cell in plan.cells()}
+    assert found == {("alfworld", "pocket:curator"), ("webshop", "smol")}
+    with pytest.raises(UserError, match="no role 'trained-tau2'"):
+        make_plan("paper", tmp_path, roles={"trained-tau2": "smol"})

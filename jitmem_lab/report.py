@@ -30,7 +30,7 @@ h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid #d
 table{border-collapse:collapse;font-size:13px;margin:.6em 0}
 th,td{padding:3px 10px;border-bottom:1px solid #e3e7ec;text-align:left;vertical-align:top}
 th{border-bottom:2px solid #b9c1ca;vertical-align:bottom;max-width:11em}
-td{font-variant-numeric:tabular-nums}p,li{max-width:52em}
+td{font-variant-numeric:tabular-nums;white-space:pre-line}p,li{max-width:52em}
 @media print{body{max-width:none;margin:0;font-size:9pt}table{font-size:7pt}
 th,td{padding:2px 4px;overflow-wrap:anywhere;white-space:normal!important}h2{break-after:avoid}
 div{max-height:none!important;overflow:visible!important}tr{break-inside:avoid}

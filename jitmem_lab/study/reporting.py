@@ -97,7 +97,8 @@ def _setting(plan: Plan) -> Section:
         cells = [plan.all_cells[name] for names in planned.rows.values() for name in names]
         games = sorted({str(cell.config.games or "all") for cell in cells})
         orders = len({cell.config.order for cell in cells})
-        told = f"{planned.benchmark} {planned.split}, {' or '.join(games)} games, {orders} order{'s' * (orders > 1)}"
+        counted = "1 order" if orders == 1 else f"{orders} orders"
+        told = f"{planned.benchmark} {planned.split}, {' or '.join(games)} games, {counted}"
         rows.append({"what": f"{planned.part.name} ({planned.part.source})", "value": told})
     text = (
         "Made by one command from run directories that lie beside this page; every table names the runs that "

@@ -50,6 +50,7 @@ _POCKET = {
     "executor": "pocket",
     "curator": "pocket:curator",
     "writer": "pocket:writer",
+    "second": "pocket:executor2",
     "third": "smol",
 }
 _NO_CHAT = "the pocket models read no instructions, so they cannot judge, distil or be asked in chat"

@@ -200,7 +200,7 @@ def test_the_preset_gives_the_writer_to_the_systems_that_it_was_fitted_for() -> 
 
 
 def test_a_tiny_writer_repeats_and_leaves_the_others_as_they_are(experts: Experts, tmp_path: Any) -> None:
-    plan = FITS["writer"]._replace(hidden=16, layers=1, inner=16, heads=1, steps=3, batch=4)
+    plan = FITS["writer"]._replace(hidden=16, layers=1, inner=16, heads=1, copying=2, steps=3, batch=4)
     first, second = (fit(plan, experts, tmp_path / name, seed=1) for name in "ab")
     assert first["loss"] == second["loss"]
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in "ab"]

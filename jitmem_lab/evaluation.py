@@ -31,6 +31,9 @@ from .records import Task, content_hash
 from .runs import Run
 from .stream import run_stream
 
+MODELS = ("model", "curator_model", "judge_model", "user_model", "embedder")
+"""Parameters that name a model."""
+
 
 class EvalConfig(BaseModel):
     """What to run. Parameters left out take the preset's value; unknown ones are an error.
@@ -190,7 +193,7 @@ class EvalConfig(BaseModel):
     def request(self) -> dict[str, Any]:
         """All parameters as they are recorded: no user, password or query in a model's address."""
         recorded = self.model_dump()
-        for name in ("model", "curator_model", "judge_model", "user_model", "embedder"):
+        for name in MODELS:
             if recorded[name] is not None:
                 recorded[name] = without_secrets(recorded[name])
         return recorded

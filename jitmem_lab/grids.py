@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import UserError
-from .evaluation import EvalConfig
+from .evaluation import MODELS, EvalConfig, without_secrets
 from .records import content_hash
 
 ITSELF = ("memory", "benchmark", "split", "preset", "variant")
@@ -178,6 +178,7 @@ def _values(name: str, text: str) -> list[Any]:
 
 
 def _worded(name: str, value: Any) -> str:
+    value = without_secrets(value) if name in MODELS and isinstance(value, str) else value
     text = "default" if value is None else json.dumps(value) if isinstance(value, dict) else str(value)
     return text if name in ITSELF else f"{name}{text}"
 

@@ -163,8 +163,9 @@ class Run:
         for line in self.writes():
             asked_again = line.get("verdict")
             if asked_again is not None and line["key"] in found:
-                verdict = Verdict.model_validate(asked_again)
-                found[line["key"]] = found[line["key"]].model_copy(update={"verdict": verdict})
+                with contextlib.suppress(ValueError):  # a damaged line
+                    verdict = Verdict.model_validate(asked_again)
+                    found[line["key"]] = found[line["key"]].model_copy(update={"verdict": verdict})
         return sorted(found.values(), key=lambda episode: episode.position)
 
     def episode(self, position: int) -> Episode:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .errors import UserError
-from .evaluation import EvalConfig
+from .evaluation import MODELS, EvalConfig, without_secrets
 from .files import parse_json, write_json
 from .grids import Cell, Grid
 from .runs import Run, RunLock, diff_settings, shown
@@ -78,7 +78,7 @@ class Place:
             "total": self.total,
             "seconds": round(self.seconds, 1),
             "error": self.error,
-            "parameters": self.cell.parameters,
+            "parameters": _open(self.cell.parameters),
         }
 
 
@@ -163,6 +163,23 @@ def run_sweep(
     return Sweep(root, places)
 
 
+def check_folder(cells: Sequence[Cell], out: str | Path) -> None:
+    """Whether a sweep's folder is free for these cells; nothing is written.
+
+    Raises:
+        UserError: A cell's folder holds a run of other settings.
+    """
+    _places(Path(out), cells, {cell.name: 0 for cell in cells})
+
+
+def _open(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters without passwords in models' addresses."""
+    return {
+        name: without_secrets(value) if name in MODELS and isinstance(value, str) else value
+        for name, value in parameters.items()
+    }
+
+
 def read_sweep(out: str | Path) -> dict[str, Any]:
     """The status of the sweep in a folder; `state` is running only while its process lives, else killed.
 
@@ -173,6 +190,7 @@ def read_sweep(out: str | Path) -> dict[str, Any]:
     try:
         status: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
         running = status["state"] == "running"
+        int(status["done"]), int(status["total"]), list(status["cells"])
     except OSError:
         raise UserError(f"there is no sweep in {out}; `jitmem sweep -o {out} …` begins one") from None
     except (ValueError, KeyError, TypeError):
@@ -305,7 +323,8 @@ class _Runner:
             done = self._move()
             if done != seen:
                 seen = done
-                self.write("running")
+                with contextlib.suppress(OSError):  # a full disk: told when a cell ends
+                    self.write("running")
 
     def _move(self) -> int:
         """Move the bar to the episodes that are done, and tell how many these are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -18,6 +19,8 @@ import click
 from .errors import InfrastructureError, JitmemError, UserError
 
 EXIT_CODES = "0 done, 1 a notebook or run failed, 2 wrong input, 3 infrastructure (retry), 130 interrupted"
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def exit_code(command: click.Command, args: Sequence[str] | None) -> int:
@@ -47,6 +50,15 @@ def exit_code(command: click.Command, args: Sequence[str] | None) -> int:
     except JitmemError as error:
         _complain(f"error: {error}")
         return 1
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        where = f" at {error.filename}" if error.filename else ""
+        _complain(
+            f"error: nothing more can be written{where} ({error.strerror}); make room and give the same "
+            "command again: what was finished is kept"
+        )
+        return 3
 
 
 def _complain(sentence: str) -> None:

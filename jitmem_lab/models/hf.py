@@ -81,6 +81,7 @@ class HfModel:
         try:
             import torch
             import transformers
+            from safetensors import SafetensorError
         except ImportError as error:
             raise UserError(
                 f"models in process need the `hf` extra ({error.name} is missing); "
@@ -105,7 +106,7 @@ class HfModel:
                 self.model = transformers.AutoModelForCausalLM.from_pretrained(
                     path, dtype=dtypes[self._dtype]
                 )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError, SafetensorError) as error:  # the last two: a damaged file
             words = str(error).strip().splitlines() or [type(error).__name__]
             raise UserError(
                 f"cannot load the model {path!r}: {words[0][:300]}; give a folder that `save_pretrained` "

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from .. import data
 from ..errors import UserError, did_you_mean
-from ..evaluation import EvalConfig
+from ..evaluation import EvalConfig, without_secrets
 from ..grids import Cell
+from ..models import check_spec
 from ..records import content_hash
 from .parts import PARTS, Part, roles_of
 from .sizes import SIZES, Size, World
@@ -98,7 +99,8 @@ def make_plan(
         orders: Orders at most; None leaves the size's.
 
     Raises:
-        UserError: An unknown size, part or role, or no games or orders.
+        UserError: An unknown size, part, role or model, a password in a model's address, no games or orders,
+            or a folder that cannot be named.
     """
     if size not in SIZES:
         raise UserError(f"there is no size {size!r}; there are {', '.join(SIZES)}")
@@ -107,9 +109,10 @@ def make_plan(
             raise UserError(f"there is no part {name!r}; {did_you_mean(name, PARTS, ', '.join(PARTS))}")
     if (games is not None and games < 1) or (orders is not None and orders < 1):
         raise UserError("games and orders must be 1 or more")
-    chosen, folder = SIZES[size], Path(out)
+    chosen, folder = SIZES[size], _nameable(Path(out))
+    parts = list(dict.fromkeys(parts))
     models = _roles(chosen, folder, roles or {})
-    asked: dict[str, Any] = {"part": list(parts)} if parts else {}
+    asked: dict[str, Any] = {"part": parts} if parts else {}
     asked |= {"role": [(role, model) for role, model in roles.items()]} if roles else {}
     asked |= {name: value for name, value in (("games", games), ("orders", orders)) if value is not None}
     plan = Plan(chosen, folder, models, [], {}, {}, asked=asked)
@@ -134,12 +137,31 @@ def make_plan(
     return plan
 
 
+def _nameable(out: Path) -> Path:
+    """The study's folder, once its whole path is one that files can hold."""
+    try:
+        str(out.resolve()).encode()
+    except UnicodeEncodeError:
+        why = "its path is no UTF-8 text"
+    except (OSError, RuntimeError, ValueError) as error:  # no current folder, a loop of links, a NUL
+        why = getattr(error, "strerror", None) or str(error)
+    else:
+        return out
+    raise UserError(f"the folder {str(out)[:80]!r} cannot hold a study ({why}); choose another")
+
+
 def _roles(size: Size, out: Path, given: Mapping[str, str]) -> dict[str, str]:
     known = {"executor", "curator", "writer", "trained", "refreshed", "strong", "second", "third"}
     known |= set(size.roles)
-    for name in given:
+    for name, model in given.items():
         if name not in known:
             raise UserError(f"there is no role {name!r}; there are {', '.join(sorted(known))}")
+        kind, _ = check_spec(model)
+        if kind == "openai" and without_secrets(model) != model:
+            raise UserError(
+                f"the address {without_secrets(model)} is given with a user, password or query, which would "
+                "be written down; leave it out (the key comes from OPENAI_API_KEY)"
+            )
     own = {}
     if size.training is not None:
         own["trained"] = own_curator(out, TRAINING)

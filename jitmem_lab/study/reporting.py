@@ -21,7 +21,7 @@ from ..statistics import over_orders
 from .commands_of import STUDY, cell_command, study_command
 from .plan import REFRESH, TRAINING, Plan, Planned
 from .running import PAGES, REPORT, RUNS
-from .tables import best_written, compared, part_table, payload_table, run_table, type_table
+from .tables import best_written, compared, part_table, payload_table, run_of, run_table, type_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,9 @@ def study_sections(plan: Plan, draws: int = 10_000) -> Iterator[Section]:
     """Every section in the report's order."""
     parts = [(planned, compared(plan, planned)) for planned in plan.parts]
     if not any(comparison.groups for _, comparison in parts):
-        raise UserError(f"nothing was run in {plan.out}; `jitmem study run` comes first")
+        any_there = any((plan.out / RUNS / name).is_dir() for name in plan.all_cells)
+        why = "no run has an episode with a result yet" if any_there else "nothing was run yet"
+        raise UserError(f"{why} in {plan.out}; `jitmem study run` goes on")
     yield _setting(plan)
     main = [(planned, found) for planned, found in parts if planned.part.name == "table_1"]
     for planned, comparison in main:
@@ -203,16 +205,23 @@ def _trainings(plan: Plan) -> Iterator[Section]:
     stages = {TRAINING: (plan.trains, plan.out / TRAINING)}
     stages[REFRESH] = (plan.refreshes, plan.out / REFRESH / "run")
     for name, (asked, folder) in stages.items():
-        if not asked or not is_training(folder) or TrainRun(folder).chosen() is None:
+        if not asked or not is_training(folder):
             continue
-        run = TrainRun(folder)
+        title = f"{'The training' if name == TRAINING else 'Staged refresh'} (figures 5 and 6)"
+        try:
+            run = TrainRun(folder)
+        except UserError as error:
+            yield Section(name, title, str(error))
+            continue
+        if run.chosen() is None:
+            continue
         held = run.heldout()
         kept = [column for column in ("step", "games", "won", "success_rate") if column in held.columns]
         chosen = run.chosen() or {}
         cautions = "\n".join(run.cautions())
         yield Section(
             name,
-            f"{'The training' if name == TRAINING else 'Staged refresh'} (figures 5 and 6)",
+            title,
             f"Reward of each batch and success on held-out tasks, on which the checkpoint was chosen "
             f"(step {chosen.get('step', NONE)}). Directory: {folder.relative_to(plan.out)}.\n{cautions}",
             held[kept],
@@ -246,8 +255,6 @@ def _threats(plan: Plan, comparisons: list[Comparison]) -> Section:
     ]
     rows = [{"threat": text, "kind": "to be told"} for text in dict.fromkeys(said)]
     rows += [{"threat": f"{key}: {why}", "kind": "not run"} for key, why in sorted(plan.left_out.items())]
-    missing = [name for name in plan.all_cells if not (plan.out / RUNS / name / "config.json").is_file()]
-    rows += [
-        {"threat": f"run {name} is missing: it failed or is owed", "kind": "not run"} for name in missing
-    ]
+    missing = {name: why for name in plan.all_cells for run, why in [run_of(plan, name)] if run is None}
+    rows += [{"threat": f"run {name} is missing: {why}", "kind": "not run"} for name, why in missing.items()]
     return Section("threats", "Threats, and what was not run", "", frame(rows))

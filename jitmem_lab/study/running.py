@@ -6,17 +6,19 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import JitmemError, UserError
-from ..files import parse_json, write_json
+from ..errors import InfrastructureError, JitmemError, UserError
+from ..files import parse_json, read_object, write_json
 from ..grids import Cell
-from ..runs import RunLock
-from ..sweep import Sweep, run_sweep
+from ..runs import Run, RunLock
+from ..sweep import Sweep, check_folder, run_sweep
+from ..sweeping.check import check_cells
 from ..sweeping.engines import Engine
 from .plan import REFRESH, TRAINING, Plan, make_plan, own_curator
+from .sizes import SIZES
 
 STATUS = "study.json"
 """Name of a study's status file."""
@@ -99,13 +101,15 @@ def run_study(
         The report. A run that failed stops no other; the report tells which are missing.
 
     Raises:
-        UserError: Wrong parameters, or a folder that holds something else.
-        InfrastructureError: The training's executor is gone; the same call goes on.
+        UserError: Wrong parameters, or a folder that holds something else; nothing was run.
+        InfrastructureError: The training's executor is gone, or every episode ended in an error; the same
+            call goes on.
         KeyboardInterrupt: The user stopped it; the same call goes on.
     """
     from .reporting import write_study
 
     out = plan.out
+    _check_models(plan)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -115,12 +119,14 @@ def run_study(
     names += [REFRESH] if plan.refreshes else []
     names += [RUNS, *([PAGES] if pages else []), REPORT]
     with RunLock(out):
+        _check_folder(plan)
         steps = _Steps(plan, names)
         state = "failed"
         try:
             if plan.trains:
-                with steps.step(TRAINING, "training a curator"):
+                with steps.step(TRAINING, "training a curator") as row:
                     _train(plan, progress)
+                    row["error"] = _lost_curator(plan)
             if plan.refreshes:
                 with steps.step(REFRESH, "training it further over a rebuilt bank") as row:
                     row["error"] = _refresh(plan, concurrency, progress)
@@ -137,6 +143,7 @@ def run_study(
                     progress=progress,
                 )
                 row["error"] = _unfinished(sweep)
+                _some_played(sweep)
             if pages:
                 with steps.step(PAGES, "pages") as row:
                     row["error"] = _pages(plan, progress)
@@ -162,10 +169,10 @@ def read_study(out: str | Path) -> dict[str, Any]:
     try:
         status: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
         running = status["state"] == "running"
-        dict(status["steps"])
+        [step["state"] for step in status["steps"].values()]
     except OSError:
         raise UserError(f"there is no study in {out}; `jitmem study run -o {out}` begins one") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{file} is not the status of a study; remove it and run the study again") from None
     if running and not RunLock(Path(out)).held():
         status["state"] = "killed"
@@ -183,15 +190,71 @@ def plan_of(out: str | Path) -> Plan:
     asked = dict(asked) if isinstance(asked, dict) else {}
     try:
         return make_plan(
-            str(status.get("size")),
+            status["size"],
             out,
-            parts=list(asked.get("part") or ()),
-            roles={str(role): str(model) for role, model in asked.get("role") or ()},
+            parts=_list(asked.get("part")),
+            roles={str(role): str(model) for role, model in _list(asked.get("role"))},
             games=asked.get("games"),
             orders=asked.get("orders"),
         )
-    except (TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise UserError(f"{Path(out) / STATUS} is not the status of a study; run the study again") from None
+
+
+def _list(value: Any) -> list[Any]:
+    """A list that may be missing; `TypeError` for something else."""
+    if not isinstance(value, list | type(None)):
+        raise TypeError
+    return value or []
+
+
+def _check_models(plan: Plan) -> None:
+    """`UserError` for what could not be run, before anything is made."""
+    own = {own_curator(plan.out, stage) for stage in (TRAINING, REFRESH)}
+    for role, model in plan.roles.items():
+        folder = Path(model.removeprefix("hf:"))
+        if model.startswith("hf:") and folder.is_absolute() and model not in own and not folder.is_dir():
+            raise UserError(f"the model of role {role}, {model}, is not there; check the path")
+    check_cells(plan.cells())
+
+
+def _check_folder(plan: Plan) -> None:
+    """`UserError` if the folder holds something else, before its status is written."""
+    before = (read_object(plan.out / STATUS) or {}).get("size")
+    if before != plan.size.name and before in list(SIZES):
+        raise UserError(
+            f"{plan.out} holds a study of size {before}; choose another folder with -o, or give --size "
+            f"{before}"
+        )
+    _check_moved(plan)
+    check_folder(plan.cells(), plan.out / RUNS)
+
+
+def _check_moved(plan: Plan) -> None:
+    """`UserError` if the study was begun in another folder: its runs name the curator that is there."""
+    for cell in plan.cells():
+        mine = cell.config.curator_model
+        for stage in (TRAINING, REFRESH):
+            own = own_curator(plan.out, stage)
+            asked = (read_object(plan.out / RUNS / cell.name / "config.json") or {}).get("request")
+            there = asked.get("curator_model") if isinstance(asked, dict) else None
+            tail = own.removeprefix(f"hf:{plan.out.resolve()}")
+            if mine == own and isinstance(there, str) and there != own and there.endswith(tail):
+                begun = there.removeprefix("hf:").removesuffix(tail)
+                raise UserError(
+                    f"{plan.out} was moved: its runs name the curator in {begun}; move it back there to "
+                    "go on (`jitmem study report` works here too), or choose another folder with -o"
+                )
+
+
+def _some_played(sweep: Sweep) -> None:
+    """An error if no run has an episode with a result, with the reason of the first."""
+    if any(place.done() for place in sweep.places) or not sweep.failed():
+        return
+    first = sweep.failed()[0]
+    kind = UserError if (first.error or "").startswith("UserError: ") else InfrastructureError
+    why = (first.error or first.state).removeprefix("UserError: ")
+    raise kind(f"no run has an episode with a result; {first.cell.name}: {why}")
 
 
 def _train(plan: Plan, progress: bool) -> None:
@@ -199,6 +262,16 @@ def _train(plan: Plan, progress: bool) -> None:
 
     assert plan.size.training is not None
     train(TrainConfig.make(**plan.size.training), plan.out / TRAINING, progress=progress)
+
+
+def _lost_curator(plan: Plan) -> str | None:
+    """Why a training that has ended has no curator all the same."""
+    folder = plan.out / TRAINING
+    if (folder / "curator" / "chosen.json").is_file():
+        return None
+    why = f"its curator was removed; remove {folder} too, and the same command trains again"
+    _say(f"the training has ended, but {why}")
+    return why
 
 
 def _refresh(plan: Plan, concurrency: int, progress: bool) -> str | None:
@@ -247,7 +320,12 @@ def page_parameters(plan: Plan) -> dict[str, dict[str, Any]]:
     if main is None:
         return {}
     runs = plan.out.resolve() / RUNS
-    there: Callable[[str], bool] = lambda name: (runs / name / "config.json").is_file()  # noqa: E731
+
+    def there(name: str) -> bool:
+        with contextlib.suppress(UserError):
+            return Run(runs / name).path.is_dir()
+        return False
+
     played = [name for names in main.rows.values() for name in names if there(name)]
     shown = ("none", "jitmem", "jitmem trained")
     beside = [main.rows[row][0] for row in shown if row in main.rows and there(main.rows[row][0])]

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from ..accounting import per_task
 from ..compare_tables import NONE, percent, spread
 from ..comparison import Comparison, Group
+from ..errors import UserError
 from ..frames import frame
 from ..inference import detectable_for, holm, paired_test
 from ..published import CELLS, GPT, QWEN, heading
@@ -32,12 +33,21 @@ def played(plan: Plan, planned: Planned) -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = {}
     for label, names in planned.rows.items():
         for name in names:
-            folder = plan.out / RUNS / name
-            if (folder / "config.json").is_file():
-                run = Run(folder)
-                if any(episode.outcome != "error" for episode in run.latest()):
-                    found.setdefault(label, []).append(run)
+            run, _ = run_of(plan, name)
+            if run is not None and any(episode.outcome != "error" for episode in run.latest()):
+                found.setdefault(label, []).append(run)
     return found
+
+
+def run_of(plan: Plan, name: str) -> tuple[Run | None, str]:
+    """A run of the plan; of one that is not there or damaged None, and why in words."""
+    folder = plan.out / RUNS / name
+    if not (folder / "config.json").is_file():
+        return None, "it failed or is owed"
+    try:
+        return Run(folder), ""
+    except UserError as error:
+        return None, str(error)
 
 
 def compared(plan: Plan, planned: Planned) -> Comparison:
@@ -198,9 +208,9 @@ def run_table(plan: Plan, commands: Mapping[str, Sequence[str]]) -> pd.DataFrame
     """Every run: where it is, how it stands, what must be told with its figures, and the command for it."""
     rows = []
     for name in plan.all_cells:
-        folder = plan.out / RUNS / name
-        run = Run(folder) if (folder / "config.json").is_file() else None
-        state = str(run.status().get("state")) if run else "not run"
+        run, why = run_of(plan, name)
+        there = (plan.out / RUNS / name / "config.json").exists()
+        state = str(run.status().get("state")) if run else "damaged" if there else "not run"
         rows.append(
             {
                 "run": run_link(name),
@@ -208,7 +218,7 @@ def run_table(plan: Plan, commands: Mapping[str, Sequence[str]]) -> pd.DataFrame
                     f"{p.part.name}: {row}" for p in plan.parts for row, own in p.rows.items() if name in own
                 ),
                 "state": state,
-                "to be told": "; ".join(run.card().cautions) if run else "",
+                "to be told": "; ".join(run.card().cautions) if run else why if there else "",
                 "command": " ".join(commands[name]),
             }
         )

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import IO, Any, Protocol
 
 from ..benchmarks.workers import cpu_count
-from ..errors import UserError
+from ..errors import InfrastructureError, UserError
 from .cells import Ended, Job, Kept, play
 
 TRIES = 3
@@ -130,11 +130,36 @@ class Processes:
                 worker.close()
 
 
+def begin(module: str, said: IO[bytes], **settings: object) -> subprocess.Popen[str]:
+    """A process that runs a module and is talked to in lines, with settings for what the environment lacks.
+
+    Raises:
+        InfrastructureError: It cannot be started.
+    """
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            encoding="utf-8",
+            env={name: str(value) for name, value in settings.items()} | os.environ,
+            start_new_session=True,  # a Ctrl-C at the terminal is the sweep's business
+        )
+    except OSError as error:
+        raise InfrastructureError(
+            f"a process for the sweep cannot be started ({error.strerror}); give the same command again with "
+            "fewer workers"
+        ) from None
+
+
 class _Worker:
     """A process that plays the cells it is told of, started anew when it dies."""
 
     def __init__(self, threads: int) -> None:
         self.closed = False
+        self._starting = threading.Lock()
         self._threads = threads
         self._process: subprocess.Popen[str] | None = None
         self._said: IO[bytes] | None = None
@@ -155,7 +180,8 @@ class _Worker:
         if self._process is None or self._process.poll() is not None:
             self._start()
         process = self._process
-        assert process is not None
+        if process is None or self.closed:
+            return None
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -175,15 +201,10 @@ class _Worker:
             self._said.close()
         # an unlinked file: what the process says on stderr, kept for the message if it dies
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "jitmem_lab.sweeping.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            text=True,
-            env={"OMP_NUM_THREADS": str(self._threads), **os.environ},
-            start_new_session=True,  # a Ctrl-C at the terminal is the sweep's business
-        )
+        with self._starting:
+            if self.closed:  # while this one was about to begin
+                return
+            self._process = begin("jitmem_lab.sweeping.worker", self._said, OMP_NUM_THREADS=self._threads)
 
     def _end(self) -> str:
         """How the process ended, in words."""
@@ -197,8 +218,9 @@ class _Worker:
 
     def close(self) -> None:
         """End the process, in the middle of a cell too: what is played is kept."""
-        self.closed = True
-        process = self._process
+        with self._starting:
+            self.closed = True
+            process = self._process
         if process is not None and process.poll() is None:
             process.kill()
             process.wait()

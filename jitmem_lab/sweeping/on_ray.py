@@ -23,7 +23,7 @@ from typing import IO, Any
 from ..errors import InfrastructureError, UserError
 from ..runs import RunLock
 from .cells import Ended, Job, Kept, play
-from .engines import TRIES, Started
+from .engines import TRIES, Started, begin
 
 _KEPT = Kept()
 _POLL = 0.5
@@ -68,15 +68,7 @@ class RayEngine:
         if not jobs:
             return
         with tempfile.TemporaryFile() as said:
-            driver = subprocess.Popen(
-                [sys.executable, "-m", "jitmem_lab.sweeping.on_ray"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
-                env=_SETTINGS | os.environ,
-                start_new_session=True,  # a Ctrl-C at the terminal is the sweep's business
-            )
+            driver = begin("jitmem_lab.sweeping.on_ray", said, **_SETTINGS)
             try:
                 assert driver.stdin is not None
                 assert driver.stdout is not None

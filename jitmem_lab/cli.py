@@ -20,13 +20,25 @@ from .kernels.commands import kernels_group
 from .serving_commands import serve_model_command
 from .study.commands import study_group
 from .sweeping.commands import sweep_command
-from .terminal import EXIT_CODES, Seconds, definitions, emit, exit_code, facts, json_option, run_path, table
+from .terminal import (
+    EXIT_CODES,
+    Seconds,
+    definitions,
+    emit,
+    exit_code,
+    facts,
+    json_option,
+    open_streams,
+    run_path,
+    table,
+)
 from .training.commands import bank_command, train_group
 from .training.pocket_commands import pocket_group
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong input, 3 infrastructure, 130 interrupted."""
+    open_streams()
     sys.exit(_run(args))
 
 

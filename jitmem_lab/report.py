@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import math
 import re
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import UserError
+from .errors import InfrastructureError, UserError
 from .files import write_atomic
 from .render import clean_text, escape
 
@@ -82,6 +83,7 @@ def write_report(folder: str | Path, title: str, sections: Sequence[Section]) ->
 
     Raises:
         UserError: The folder cannot be made or written to, or a name is no file's name.
+        InfrastructureError: The disk is full.
     """
     root = Path(folder)
     try:
@@ -103,6 +105,10 @@ def write_report(folder: str | Path, title: str, sections: Sequence[Section]) ->
         try:
             write_atomic(root / name, text)
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise InfrastructureError(
+                    f"{root / name} cannot be written ({error.strerror}); make room and write it again"
+                ) from None
             raise UserError(f"{root / name} cannot be written ({error.strerror}); choose another") from None
     return [root / name for name in texts]
 

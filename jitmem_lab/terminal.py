@@ -23,6 +23,21 @@ EXIT_CODES = "0 done, 1 a notebook or run failed, 2 wrong input, 3 infrastructur
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
+def open_streams() -> None:
+    """Give a process that was started with closed standard streams some that lead nowhere.
+
+    A file that is opened later would else take their numbers, and be written over.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            mode = "r" if number == 0 else "w"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
 def exit_code(command: click.Command, args: Sequence[str] | None) -> int:
     """Run a command line and give its exit code; what went wrong is one sentence on standard error."""
     try:

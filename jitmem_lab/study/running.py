@@ -176,6 +176,8 @@ def read_study(out: str | Path) -> dict[str, Any]:
         raise UserError(f"{file} is not the status of a study; remove it and run the study again") from None
     if running and not RunLock(Path(out)).held():
         status["state"] = "killed"
+        for step in status["steps"].values():
+            step["state"] = "killed" if step["state"] == "running" else step["state"]
     return status
 
 
@@ -190,7 +192,7 @@ def plan_of(out: str | Path) -> Plan:
     asked = dict(asked) if isinstance(asked, dict) else {}
     try:
         return make_plan(
-            status["size"],
+            _text(status["size"]),
             out,
             parts=_list(asked.get("part")),
             roles={str(role): str(model) for role, model in _list(asked.get("role"))},
@@ -206,6 +208,13 @@ def _list(value: Any) -> list[Any]:
     if not isinstance(value, list | type(None)):
         raise TypeError
     return value or []
+
+
+def _text(value: Any) -> str:
+    """A text; `TypeError` for something else."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def _check_models(plan: Plan) -> None:

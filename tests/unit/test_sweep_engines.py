@@ -22,7 +22,8 @@ from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.grids import Grid
 from jitmem_lab.runs import Run
 from jitmem_lab.sweep import Sweep, read_sweep, run_sweep
-from jitmem_lab.sweeping.engines import NAMES, TRIES, Here, Processes, make_engine
+from jitmem_lab.sweeping.cells import Job
+from jitmem_lab.sweeping.engines import NAMES, TRIES, Here, Processes, _Worker, make_engine
 
 from .panels import follow
 from .stub_server import Say, StubServer, stub_server, thinking
@@ -140,7 +141,7 @@ def test_a_cell_that_kills_its_process_each_time_is_told_and_stops_no_other(
         "import os\nfrom tests.unit.panels import Panels\n\n\n"
         "class Deadly(Panels):\n"
         "    def make_env(self, task, session=None):\n"
-        "        print('no more room', file=__import__('sys').stderr, flush=True)\n"
+        "        os.write(2, b'no more room\\n')\n"
         "        os._exit(9)\n"
     )
     rows = {"deadly": {"benchmark": f"{world}:Deadly"}, "fine": {"benchmark": WORLD}}
@@ -154,6 +155,7 @@ SWEPT = """
 import sys
 from tests.unit.test_sweep_engines import StubServer, grid
 from jitmem_lab.sweep import run_sweep
+from jitmem_lab.sweeping.cells import Job
 from jitmem_lab.sweeping.engines import make_engine
 
 server = StubServer.__new__(StubServer)
@@ -303,6 +305,40 @@ def test_wrong_engines_are_one_sentence(arguments: dict[str, Any], says: str) ->
         pytest.importorskip("ray", reason="needs the extra ray")
     with pytest.raises(UserError, match=says):
         make_engine(**arguments)
+
+
+def test_ray_that_is_missing_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jitmem_lab.sweeping.on_ray.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"needs the extra: pip install 'jitmem-lab\[ray\]'"):
+        make_engine("ray")
+
+
+def test_workers_that_cannot_start_are_one_sentence(
+    server: StubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(InfrastructureError, match=r"cannot be started .*fewer workers"):
+        run_sweep(grid(server), out=tmp_path / "s", engine=Processes(2), progress=False)
+    assert read_sweep(tmp_path / "s")["state"] == "failed"
+
+
+def test_a_worker_that_is_closed_starts_no_process() -> None:
+    worker = _Worker(1)
+    worker.close()
+    assert worker.play(Job("a", "nowhere", {})).state == "failed"
+    assert worker._process is None
+
+
+def test_a_password_is_neither_in_the_status_nor_in_a_folders_name(
+    server: StubServer, tmp_path: Path
+) -> None:
+    secret = f"openai:{server.url.replace('//', '//bob:Xsecret@')}#m"
+    fixed = {name: value for name, value in grid(server).fixed.items() if name != "model"}
+    cells = Grid(fixed | {"memory": "none"}, {"model": [secret]}).cells()
+    assert "Xsecret" not in cells[0].name
+    run_sweep(cells, out=tmp_path / "s", progress=False)
+    for file in (tmp_path / "s").rglob("*"):
+        assert not file.is_file() or b"Xsecret" not in file.read_bytes(), file
 
 
 def test_one_worker_is_this_process() -> None:

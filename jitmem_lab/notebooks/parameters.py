@@ -91,9 +91,10 @@ def notebook_parameters(notebook: Any, name: str = "the notebook") -> dict[str, 
     source = cells[0].source
     try:
         tree = ast.parse(source)
-    except SyntaxError as error:
+    except (SyntaxError, ValueError, RecursionError) as error:  # half a character, a NUL, nested too deep
+        where = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
         raise UserError(
-            f"the parameters cell of {name} is not valid Python (line {error.lineno}); "
+            f"the parameters cell of {name} is not valid Python{where}; "
             "write one `name = default  # comment` a line"
         ) from None
     comments = _comments(source)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import subprocess
@@ -50,7 +51,7 @@ class RayEngine:
     def __init__(self, workers: int, address: str = "", cpus: float = 1.0, gpus: float = 0.0) -> None:
         if find_spec("ray") is None:
             raise UserError("the engine ray needs the extra: pip install 'jitmem-lab[ray]'")
-        if not (cpus > 0 and gpus >= 0):
+        if not (0 < cpus < math.inf and 0 <= gpus < math.inf):
             raise UserError("a cell needs more than 0 CPUs and 0 GPUs or more")
         self._address = address
         self._plan = {"workers": workers, "address": address, "cpus": cpus, "gpus": gpus}

@@ -262,6 +262,20 @@ def test_a_status_is_asked_for_with_closed_streams(study: Path) -> None:
         assert (study / "report" / "report.html").is_file(), closed
 
 
+@pytest.mark.parametrize(
+    "source", ["x = 1  # \ud83d", "x = 1\0", "x = (1,", "x = " + "(" * 5000 + ")" * 5000]
+)
+def test_a_parameters_cell_that_is_no_python_is_one_sentence(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell = {"cell_type": "code", "id": "a", "metadata": {"tags": ["parameters"]}, "source": source}
+    cells = [cell | {"outputs": [], "execution_count": None}]
+    notebook = {"cells": cells, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}
+    (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
+    assert _run(["run", str(tmp_path / "a.ipynb"), "--parameters"]) == 2
+    assert "is not valid Python" in capsys.readouterr().err
+
+
 def test_a_run_with_a_wrong_folder_ends_with_exit_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

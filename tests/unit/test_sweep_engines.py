@@ -298,6 +298,8 @@ def test_a_cluster_that_is_not_there_is_one_sentence(server: StubServer, tmp_pat
         ({"gpus": 1.0}, "for the engine ray"),
         ({"name": "ray", "cpus": 0.0}, "more than 0 CPUs"),
         ({"name": "ray", "gpus": -1.0}, "0 GPUs or more"),
+        ({"name": "ray", "gpus": float("inf")}, "0 GPUs or more"),
+        ({"name": "ray", "cpus": float("nan")}, "more than 0 CPUs"),
     ],
 )
 def test_wrong_engines_are_one_sentence(arguments: dict[str, Any], says: str) -> None:

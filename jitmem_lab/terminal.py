@@ -149,7 +149,7 @@ def definitions(rows: Sequence[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         head = [str(row["value"])] if "value" in row else []
-        below = textwrap.wrap(str(row["what"]), columns - wide)
+        below = textwrap.wrap(str(row["what"]), columns - wide, break_on_hyphens=False)
         for number, line in enumerate([*head, *below] or [""]):
             name = "" if number else str(row["name"])
             lines.append(name.ljust(wide) + clean_text(line, None))

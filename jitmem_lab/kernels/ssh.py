@@ -45,8 +45,7 @@ def add_ssh(name: str, host: str, python: str | None = None, ssh_config: str | N
     own = Path(ssh_config).expanduser().absolute() if ssh_config else None
     if own is not None and not own.is_file():
         raise UserError(f"there is no ssh configuration {own}; leave --ssh-config out for ~/.ssh/config")
-    control = Path.home() / ".ssh"
-    control.mkdir(mode=0o700, exist_ok=True)
+    control_folder().mkdir(mode=0o700, exist_ok=True)
     folder = kernels_dir() / name
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "ssh_config"
@@ -72,6 +71,11 @@ def add_ssh(name: str, host: str, python: str | None = None, ssh_config: str | N
     return write_spec(name, "ssh", f"ssh {host}", argv, config)
 
 
+def control_folder() -> Path:
+    """Where the shared connections' sockets are."""
+    return Path.home() / ".ssh"
+
+
 def ssh_settings(host: str, user: str = "", own: Path | None = None) -> str:
     """Settings for ssh: a shared connection of our own, then the user's settings, then the machine's.
 
@@ -85,7 +89,8 @@ def ssh_settings(host: str, user: str = "", own: Path | None = None) -> str:
         "  ServerAliveInterval 15",
         "  ServerAliveCountMax 4",
         "  ControlMaster auto",
-        "  ControlPath ~/.ssh/jitmem-%C",
+        # ssh itself takes ~ from the user database; HOME may name another folder
+        f'  ControlPath "{str(control_folder()).replace("%", "%%")}/jitmem-%C"',
         "  ControlPersist 60",
         "Match all",
         f'  Include "{own or "~/.ssh/config"}"',

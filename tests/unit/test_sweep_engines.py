@@ -23,7 +23,7 @@ from jitmem_lab.grids import Grid
 from jitmem_lab.runs import Run
 from jitmem_lab.sweep import Sweep, read_sweep, run_sweep
 from jitmem_lab.sweeping.cells import Job
-from jitmem_lab.sweeping.engines import NAMES, TRIES, Here, Processes, _Worker, make_engine
+from jitmem_lab.sweeping.engines import TRIES, Here, Processes, _Worker, make_engine
 
 from .panels import follow
 from .stub_server import Say, StubServer, stub_server, thinking
@@ -169,7 +169,12 @@ def swept(out: Path, url: str, engine: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("engine", NAMES)
+SLOW = pytest.mark.skipif(
+    not os.environ.get("JITMEM_SLOW"), reason="minutes of Ray's own start; JITMEM_SLOW=1"
+)
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=SLOW)])
 def test_a_killed_sweep_takes_its_workers_along_and_goes_on(
     server: StubServer, pace: Pace, alone: dict[str, Any], tmp_path: Path, engine: str
 ) -> None:

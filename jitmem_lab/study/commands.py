@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,13 @@ games_option = click.option("--games", type=click.IntRange(min=1), help="Games o
 orders_option = click.option("--orders", type=click.IntRange(min=1), help="Orders of the tasks at most.")
 
 
+def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what is planned, in the order of `planned`'s parameters."""
+    for option in (orders_option, games_option, role_option, part_option, out_option, size_option):
+        command = option(command)
+    return command
+
+
 def planned(
     size: str,
     out: Path | None,
@@ -53,12 +61,7 @@ def study_group() -> None:
 
 
 @study_group.command("run")
-@size_option
-@out_option
-@part_option
-@role_option
-@games_option
-@orders_option
+@plan_options
 @click.option(
     "--concurrency", type=click.IntRange(min=1), default=4, show_default=True, help="Episodes at once."
 )
@@ -119,12 +122,7 @@ def run_command(
 
 
 @study_group.command("plan")
-@size_option
-@out_option
-@part_option
-@role_option
-@games_option
-@orders_option
+@plan_options
 @json_option
 def plan_command(
     size: str,
@@ -172,12 +170,7 @@ def plan_command(
 
 
 @study_group.command("dry")
-@size_option
-@out_option
-@part_option
-@role_option
-@games_option
-@orders_option
+@plan_options
 @click.option(
     "--prices", type=click.Path(path_type=Path), help="JSON file of prices by model, in dollars a million."
 )

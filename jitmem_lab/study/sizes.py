@@ -88,7 +88,7 @@ SMOKE = Size(
 )
 MINI = Size(
     "mini",
-    "about an hour on two cores: pocket models, ALFWorld's own games where their data are found",
+    "two cores: pocket models, ALFWorld's own games where found; meant for an hour, not timed yet",
     "pocket",
     _POCKET,
     {"alfworld": World({"warm_start": 100}, ("valid_seen", "generated_test"), 3, 1, 60, either=True)},
@@ -100,7 +100,7 @@ MINI = Size(
 _SMOL = {"executor": "smol", "curator": "smol", "writer": "smol", "second": "pocket"}
 OVERNIGHT = Size(
     "overnight",
-    "a night on two cores: the embedded instruct model does everything",
+    "two cores: the embedded instruct model does everything; meant for a night, not timed yet",
     "small",
     _SMOL,
     {

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from .errors import UserError
+
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write text or bytes to `path` so that a reader sees the old or the new content, never a part."""
@@ -25,6 +27,21 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def make_folder(path: str | Path) -> Path:
+    """The folder, made if it is missing, with those above it.
+
+    Raises:
+        UserError: It cannot be made.
+    """
+    try:
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"the folder {str(path)!r} cannot be made ({reason}); choose another") from None
+    return folder
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import InfrastructureError, UserError
-from .files import write_atomic
+from .files import make_folder, write_atomic
 from .render import clean_text, escape
 
 if TYPE_CHECKING:
@@ -85,12 +85,7 @@ def write_report(folder: str | Path, title: str, sections: Sequence[Section]) ->
         UserError: The folder cannot be made or written to, or a name is no file's name.
         InfrastructureError: The disk is full.
     """
-    root = Path(folder)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"the folder {str(folder)!r} cannot be made ({reason}); choose another") from None
+    root = make_folder(folder)
     names = [section.name for section in sections]
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or names.count(name) > 1:

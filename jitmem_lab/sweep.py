@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from .errors import UserError
 from .evaluation import MODELS, EvalConfig, without_secrets
-from .files import parse_json, write_json
+from .files import make_folder, parse_json, write_json
 from .grids import Cell, Grid
 from .runs import Run, RunLock, diff_settings, shown
 from .sweeping.bar import Bar, NoBar
@@ -150,12 +150,7 @@ def run_sweep(
     if concurrency < 1 or not timeout > 0:
         raise UserError("concurrency must be 1 or more, and timeout more than 0")
     totals = check_cells(cells)
-    root = Path(out)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"the folder {str(out)!r} cannot be made ({reason}); choose another") from None
+    root = make_folder(out)
     with RunLock(root):
         places = _places(root, cells, totals)
         operation = Operation(concurrency, None if cache is None else Path(cache), timeout, notebooks)

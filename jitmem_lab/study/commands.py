@@ -118,7 +118,7 @@ def run_command(
         return f"{table(steps, 'nothing')}\n\n{status['report']} is the report, for a browser"
 
     emit(as_json, work, show)
-    return 0 if done["state"] == "completed" else 1
+    return 0 if all(step["state"] == "completed" for step in done["steps"].values()) else 1
 
 
 @study_group.command("plan")
@@ -159,11 +159,10 @@ def plan_command(
     def show(plan: dict[str, Any]) -> str:
         lines = [f"{plan['size']}: {plan['says']}", "", table(plan["parts"], "nothing"), ""]
         lines += [f"{plan['runs']} runs in all", *plan["notes"], ""]
-        lines += [table([{"role": role, "model": model} for role, model in plan["roles"].items()], "", 200)]
+        lines += ["Models by role:"]
+        lines += [f"  {role}: {model}" for role, model in sorted(plan["roles"].items())]
         lines += ["", "Not run:"]
         lines += [f"  {key}: {why}" for key, why in plan["left_out"].items()]
-        lines += ["", "Models by role:"]
-        lines += [f"  {role}: {model}" for role, model in sorted(plan["roles"].items())]
         return "\n".join(lines)
 
     emit(as_json, work, show)
@@ -260,14 +259,27 @@ def status_command(out: Path, as_json: bool) -> None:
 
 @study_group.command("report")
 @click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--publish",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Keep its tables (CSV), and table 1 as Markdown and as a picture, in this folder too.",
+)
 @json_option
-def report_command(out: Path, as_json: bool) -> None:
+def report_command(out: Path, publish: Path | None, as_json: bool) -> None:
     """Write the report of what the study in a folder has run so far."""
 
     def work() -> dict[str, Any]:
+        from . import publishing
         from .reporting import write_study
         from .running import plan_of
 
-        return {"report": str(write_study(plan_of(out)))}
+        plan = plan_of(out)
+        if publish is None:
+            return {"report": str(write_study(plan)[-1])}
+        return {"written": publishing.publish(plan, publish)}
 
-    emit(as_json, work, facts)
+    def show(found: dict[str, Any]) -> str:
+        return "\n".join(found["written"]) if publish else facts(found)
+
+    emit(as_json, work, show)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,25 +116,40 @@ def make_plan(
     asked |= {"role": [(role, model) for role, model in roles.items()]} if roles else {}
     asked |= {name: value for name, value in (("games", games), ("orders", orders)) if value is not None}
     plan = Plan(chosen, folder, models, [], {}, {}, asked=asked)
-    by_request: dict[str, str] = {}
-    for part in [PARTS[name] for name in parts or PARTS]:
-        if part.name in chosen.leaves_out:
-            plan.left_out[part.name] = chosen.leaves_out[part.name]
-            continue
-        for benchmark in part.benchmarks:
-            world = chosen.worlds.get(benchmark)
-            key = f"{part.name} on {benchmark}"
-            if world is not None and key in chosen.leaves_out:
-                plan.left_out[key] = chosen.leaves_out[key]
-                continue
-            if world is None:
-                plan.left_out[key] = "no model of this size plays it"
-                continue
+    named = _Cells({}, {})
+    for part in PARTS.values():  # of all of them, so that a run's name does not depend on which are asked for
+        wanted = plan if not parts or part.name in parts else replace(plan, parts=[], left_out={}, notes=[])
+        _add_part(wanted, part, games, orders, named)
+    names = [name for planned in plan.parts for own in planned.rows.values() for name in own]
+    plan.all_cells.update({name: named.by_name[name] for name in names})
+    return plan
+
+
+class _Cells(NamedTuple):
+    """The cells so far."""
+
+    by_name: dict[str, Cell]
+    by_request: dict[str, str]
+
+
+def _add_part(plan: Plan, part: Part, games: int | None, orders: int | None, cells: _Cells) -> None:
+    """A part on each of its benchmarks and splits, or why it is left out."""
+    size = plan.size
+    if part.name in size.leaves_out:
+        plan.left_out[part.name] = size.leaves_out[part.name]
+        return
+    for benchmark in part.benchmarks:
+        world = size.worlds.get(benchmark)
+        key = f"{part.name} on {benchmark}"
+        if world is None:
+            plan.left_out[key] = "no model of this size plays it"
+        elif key in size.leaves_out:
+            plan.left_out[key] = size.leaves_out[key]
+        else:
             for split in _splits(benchmark, world, plan.notes):
-                planned = _planned(plan, part, benchmark, split, world, games, orders, by_request)
+                planned = _planned(plan, part, benchmark, split, world, games, orders, cells)
                 if planned.rows:
                     plan.parts.append(planned)
-    return plan
 
 
 def _nameable(out: Path) -> Path:
@@ -199,7 +214,7 @@ def _planned(
     world: World,
     games: int | None,
     orders: int | None,
-    by_request: dict[str, str],
+    cells: _Cells,
 ) -> Planned:
     """A part's cells on a split; those that another part has are taken from it."""
     count = world.orders if part.main else world.few
@@ -220,11 +235,11 @@ def _planned(
             parameters = chosen | {"order": order}
             config = EvalConfig.make(**parameters)
             digest = content_hash(config.request())
-            if digest not in by_request:
-                name = _name(plan.all_cells, benchmark, split, label, order)
-                by_request[digest] = name
-                plan.all_cells[name] = Cell(name, label, parameters, config)
-            rows.setdefault(label, []).append(by_request[digest])
+            if digest not in cells.by_request:
+                name = _name(cells.by_name, benchmark, split, label, order)
+                cells.by_request[digest] = name
+                cells.by_name[name] = Cell(name, label, parameters, config)
+            rows.setdefault(label, []).append(cells.by_request[digest])
     return Planned(part, benchmark, split, rows)
 
 

@@ -19,6 +19,7 @@ from ..published import BENCHMARKS
 from ..report import Link, Section, write_report
 from ..statistics import over_orders
 from .commands_of import STUDY, cell_command, study_command
+from .figures import rates_figure
 from .plan import REFRESH, TRAINING, Plan, Planned
 from .running import PAGES, REPORT, RUNS
 from .tables import best_written, compared, part_table, payload_table, run_of, run_table, type_table
@@ -35,15 +36,18 @@ READING = (
 )
 
 
-def write_study(plan: Plan, draws: int = 10_000) -> Path:
-    """Write `report/report.html`, and each table as CSV and LaTeX beside it, from what has been run.
+def write_study(plan: Plan, draws: int = 10_000) -> list[Path]:
+    """Write each table as CSV and LaTeX, and `report/report.html`, from what has been run.
+
+    Returns:
+        The files' paths, the page's last.
 
     Raises:
         UserError: Nothing was run yet, or the folder cannot be written to.
     """
     sections = list(study_sections(plan, draws))
     title = f"Just-in-time memory, the study at size {plan.size.name}"
-    return write_report(plan.out / REPORT, title, sections)[-1]
+    return write_report(plan.out / REPORT, title, sections)
 
 
 def study_sections(plan: Plan, draws: int = 10_000) -> Iterator[Section]:
@@ -187,6 +191,7 @@ def _part(plan: Plan, planned: Planned, comparison: Comparison, draws: int) -> I
         f"{part.title}: {where} ({part.source})",
         said + (f"\n{few[:1].upper()}{few[1:]}." if few else ""),
         part_table(planned, comparison, draws),
+        [rates_figure(comparison, list(planned.rows), draws)] if comparison.groups else (),
     )
     if part.name == "table_2" and comparison.groups:
         yield Section(f"{name}_paper", f"Domains, {where}", PAPER_NOTE, table_2(comparison))
@@ -225,7 +230,7 @@ def _trainings(plan: Plan) -> Iterator[Section]:
             f"Reward of each batch and success on held-out tasks, on which the checkpoint was chosen "
             f"(step {chosen.get('step', NONE)}). Directory: {folder.relative_to(plan.out)}.\n{cautions}",
             held[kept],
-            figures=[training_figure(run)],
+            figures=[training_figure(run, clock=False)],
         )
 
 

@@ -6,12 +6,12 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import InfrastructureError, JitmemError, UserError
-from ..files import parse_json, read_object, write_json
+from ..files import make_folder, parse_json, read_object, write_json
 from ..grids import Cell
 from ..runs import Run, RunLock
 from ..sweep import Sweep, check_folder, run_sweep
@@ -110,17 +110,14 @@ def run_study(
 
     out = plan.out
     _check_models(plan)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"the folder {str(out)!r} cannot be made ({reason}); choose another") from None
+    make_folder(out)
     names = [TRAINING] if plan.trains else []
     names += [REFRESH] if plan.refreshes else []
     names += [RUNS, *([PAGES] if pages else []), REPORT]
     with RunLock(out):
         _check_folder(plan)
-        steps = _Steps(plan, names)
+        shown = _with_parts_before(plan)
+        steps = _Steps(shown, names)
         state = "failed"
         try:
             if plan.trains:
@@ -146,11 +143,14 @@ def run_study(
                 _some_played(sweep)
             if pages:
                 with steps.step(PAGES, "pages") as row:
-                    row["error"] = _pages(plan, progress)
+                    row["error"] = _pages(shown, progress)
             with steps.step(REPORT, "the report"):
-                page = write_study(plan)
-            whole = not sweep.failed() and len(cells) == len(plan.all_cells)
-            state = "completed" if whole else "incomplete"
+                page = write_study(shown)[-1]
+            state = (
+                "completed"
+                if all(_is_complete(out / RUNS / name) for name in shown.all_cells)
+                else "incomplete"
+            )
         except KeyboardInterrupt:
             state = "interrupted"
             raise
@@ -189,18 +189,22 @@ def plan_of(out: str | Path) -> Plan:
     """
     status = read_study(out)
     asked = status.get("asked")
-    asked = dict(asked) if isinstance(asked, dict) else {}
     try:
-        return make_plan(
-            _text(status["size"]),
-            out,
-            parts=_list(asked.get("part")),
-            roles={str(role): str(model) for role, model in _list(asked.get("role"))},
-            games=asked.get("games"),
-            orders=asked.get("orders"),
-        )
+        return _made(_text(status["size"]), out, dict(asked) if isinstance(asked, dict) else {})
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{Path(out) / STATUS} is not the status of a study; run the study again") from None
+
+
+def _made(size: str, out: str | Path, asked: Mapping[str, Any]) -> Plan:
+    """A plan from what was asked, as it is recorded."""
+    return make_plan(
+        size,
+        out,
+        parts=_list(asked.get("part")),
+        roles={str(role): str(model) for role, model in _list(asked.get("role"))},
+        games=asked.get("games"),
+        orders=asked.get("orders"),
+    )
 
 
 def _list(value: Any) -> list[Any]:
@@ -215,6 +219,23 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
+
+
+def _with_parts_before(plan: Plan) -> Plan:
+    """The plan that is reported: with the parts that were asked for earlier, unless anything else differs."""
+    with contextlib.suppress(UserError):
+        before = plan_of(plan.out)
+        old, new = before.asked | {"part": None}, plan.asked | {"part": None}
+        if before.size is plan.size and old == new and "part" in plan.asked:
+            parts = [*before.asked["part"], *plan.asked["part"]] if "part" in before.asked else []
+            return _made(plan.size.name, plan.out, plan.asked | {"part": parts})
+    return plan
+
+
+def _is_complete(folder: Path) -> bool:
+    with contextlib.suppress(UserError):
+        return Run(folder).status().get("state") == "completed"
+    return False
 
 
 def _check_models(plan: Plan) -> None:

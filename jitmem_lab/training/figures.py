@@ -27,28 +27,34 @@ PANELS = (
     f"seconds: {_in(BLUE, 'generate')}, {_in(RED, 'play')}, {_in(GREY, 'update')}",
 )
 """Titles of the six panels; their colours are those of the lines."""
+DISTINCT = "share of payloads that are unlike the others of their task"
+"""Title of the last panel where the clock is left out."""
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def training_figure(run: TrainRun, height: int = 560) -> Any:
-    """Six panels over the steps of a training, see `PANELS`; a plotly figure."""
+def training_figure(run: TrainRun, height: int = 560, clock: bool = True) -> Any:
+    """Six panels over the steps of a training, see `PANELS`; a plotly figure.
+
+    Without `clock` the last panel has distinct payloads in place of seconds: equal trainings look alike.
+    """
     rows = list(run.lines("metrics.jsonl"))
     return panels(
         [row for row in rows if row.get("kind") == "step"],
         [row for row in rows if row.get("kind") == "heldout"],
         height,
+        clock,
     )
 
 
-def panels(steps: Rows, heldout: Rows, height: int = 560) -> Any:
+def panels(steps: Rows, heldout: Rows, height: int = 560, clock: bool = True) -> Any:
     """The same, of lines that were read already."""
     from plotly.subplots import make_subplots
 
     figure = make_subplots(
         rows=2,
         cols=3,
-        subplot_titles=PANELS,
+        subplot_titles=PANELS if clock else (*PANELS[:-1], DISTINCT),
         horizontal_spacing=0.07,
         vertical_spacing=0.16,
         specs=[[{}, {}, {"secondary_y": True}], [{}, {"secondary_y": True}, {}]],
@@ -61,7 +67,9 @@ def panels(steps: Rows, heldout: Rows, height: int = 560) -> Any:
     _line(figure, 2, 2, steps, "clip_share", BLUE, label="clipped share")
     _line(figure, 2, 2, steps, "ratio_max", RED, label="largest ratio (right axis)", secondary_y=True)
     _line(figure, 2, 2, steps, "vllm_ratio", GREEN, label="vLLM's ratio, mean (right axis)", secondary_y=True)
-    for part, colour in (("generate", BLUE), ("play", RED), ("update", GREY)):
+    if not clock:
+        _line(figure, 2, 3, steps, "distinct_share", BLUE)
+    for part, colour in (("generate", BLUE), ("play", RED), ("update", GREY)) if clock else ():
         _line(figure, 2, 3, steps, f"seconds_{part}", colour, label=part, stackgroup="seconds")
     figure.update_xaxes(tickformat=",d", **_GRID)
     figure.update_yaxes(rangemode="tozero", **_GRID)

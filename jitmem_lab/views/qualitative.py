@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from ..browser import find_browser
+from ..browser import take_pictures
 from ..errors import UserError
 from ..files import write_atomic
 from ..records import Episode
@@ -298,36 +298,4 @@ def export(figures: Sequence[Figure], folder: str | Path, images: bool = True) -
     yield from map(str, pages)
     if images and pages:
         with ThreadPoolExecutor(1) as aside:  # a notebook's loop runs in this thread
-            yield from aside.submit(take_pictures, pages).result()
-
-
-def take_pictures(pages: Sequence[Path]) -> list[str]:
-    """A PNG beside each page: their paths, or one sentence that says why there are none."""
-    browser = find_browser()
-    if browser is None:
-        return ["no pictures: no chromium here; install it, or set JITMEM_CHROMIUM to its path"]
-    try:
-        from playwright.sync_api import Error, sync_playwright
-    except ImportError:
-        return ["no pictures: playwright is not installed; pip install playwright"]
-    taken = []
-    try:
-        with sync_playwright() as playwright:
-            chromium = playwright.chromium.launch(
-                executable_path=browser, args=["--no-sandbox", "--disable-gpu"]
-            )
-            size = {"width": WIDTH, "height": 600}
-            context = chromium.new_context(viewport=size, java_script_enabled=False, offline=True)  # type: ignore[arg-type]
-            for path in pages:
-                page = context.new_page()
-                page.goto(path.resolve().as_uri())
-                box = page.locator("body").bounding_box() or {"height": 600}
-                clip = {"x": 0, "y": 0, "width": WIDTH, "height": min(TALLEST, box["height"])}
-                page.screenshot(path=path.with_suffix(".png"), full_page=True, clip=clip)  # type: ignore[arg-type]
-                taken.append(str(path.with_suffix(".png")))
-                page.close()
-            chromium.close()
-    except (Error, OSError) as error:
-        first = clean_text(str(error).strip().splitlines()[0], 200)
-        return [*taken, f"no more pictures: {browser} failed ({first})"]
-    return taken
+            yield from aside.submit(take_pictures, pages, WIDTH, TALLEST).result()

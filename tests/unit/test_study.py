@@ -159,3 +159,11 @@ def test_a_link_leads_beside_the_page_only() -> None:
     for href in ("javascript:alert(1)", "https://example.org/", "//example.org/"):
         with pytest.raises(UserError, match="not beside the page"):
             Link("x", href)
+
+
+@pytest.mark.parametrize("size", ["mini", "paper"])
+def test_a_run_has_the_same_name_whichever_parts_are_asked_for(size: str, tmp_path: Path) -> None:
+    whole = make_plan(size, tmp_path)
+    for part in PARTS:
+        cells = make_plan(size, tmp_path, parts=[part]).all_cells
+        assert all(cell.config == whole.all_cells[name].config for name, cell in cells.items())

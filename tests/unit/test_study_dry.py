@@ -69,7 +69,7 @@ def test_every_run_of_the_papers_size_is_possible(world: None, tmp_path: Path) -
 def test_tokens_by_hand(world: None, tmp_path: Path) -> None:
     plan = make_plan("paper", tmp_path, parts=["table_8"], orders=1)
     found = dry.run_dry(plan)
-    cell = next(one for one in found["cells"] if one["cell"] == "alfworld-valid_seen-k_3-order0")
+    cell = next(one for one in found["cells"] if one["cell"] == "alfworld-valid_seen-jitmem_trained-order0")
     executor, curator, judge = cell["roles"]
     # table 4, trained: 9.8 K read and .87 K written a task in 11.6 steps
     assert executor["calls"] == [pytest.approx(30 * 11.6), 30 * 30]
@@ -83,7 +83,7 @@ def test_tokens_by_hand(world: None, tmp_path: Path) -> None:
     assert curator["prompt"][0] > 20 * 6000
     assert judge["calls"] == [30, 30]
     assert judge["completion"] == [30 * 60, 30 * 512]
-    shop = next(one for one in found["cells"] if one["cell"].startswith("webshop-full_test-k_3"))
+    shop = next(one for one in found["cells"] if one["cell"].startswith("webshop-full_test-jitmem_trained"))
     assert shop["roles"][0]["calls"] == [500 * 1, 500 * 30]  # the world's solution is one action
     assert "data missing: get it" in shop["says"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -17,6 +16,7 @@ from ..published import CELLS, GPT, QWEN, heading
 from ..report import Link
 from ..runs import Run
 from ..statistics import Metric, difference_interval, mean_std, over_orders, paired, rate_interval
+from .analysis import plain_type
 from .parts import WRITTEN
 from .plan import Plan, Planned
 from .running import RUNS
@@ -181,29 +181,6 @@ def best_written(groups: Mapping[str, Group]) -> str | None:
     return max(known, key=known.__getitem__) if known else None
 
 
-def type_table(comparison: Comparison) -> pd.DataFrame:
-    """Success in percent by type of task, a row a system; the number of games stands beside the type."""
-    groups = comparison.groups
-    types = Counter({e.task.task_id: e.task.task_type for g in groups for e in g.episodes}.values())
-    rows = []
-    for group in groups:
-        row: dict[str, Any] = {"row": group.label}
-        for kind, count in sorted(types.items()):
-            won = [
-                episode.outcome == "success"
-                for episode in group.episodes
-                if episode.outcome != "error" and episode.task.task_type == kind
-            ]
-            row[f"{_plain(kind)} ({count})"] = percent(sum(won) / len(won)) if won else NONE
-        rows.append(row)
-    return frame(rows)
-
-
-def _plain(kind: str) -> str:
-    """A type of task in words that a heading can break."""
-    return (kind or "no type").replace("_", " ")
-
-
 def run_table(plan: Plan, commands: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """Every run: where it is, how it stands, what must be told with its figures, and the command for it."""
     rows = []
@@ -248,7 +225,7 @@ def payload_table(comparison: Comparison, labels: Sequence[str], most: int = 4) 
             rows.append(
                 {
                     "task": episode.task.description,
-                    "type": _plain(episode.task.task_type),
+                    "type": plain_type(episode.task.task_type),
                     "row": group.label,
                     "outcome": episode.outcome,
                     "steps": len(episode.trajectory.steps) if episode.trajectory else 0,

@@ -75,6 +75,7 @@ def type_steps_table(
                     "difference": pairs.difference,
                     "95 %": f"{percent(gap[0])} to {percent(gap[1])}" if gap else NONE,
                     "p": paired_test(pairs, draws=draws, seed=seed).p,
+                    "p Holm": None,
                     "detectable": percent(detectable_for(pairs)),
                 }
             )

@@ -140,7 +140,7 @@ def _main_sections(comparison: Comparison, planned: Planned, draws: int) -> Iter
         f"Paper: trained JitMem, JitMem, the best write-time system, none. Here, in the paper's order: "
         f"{'; '.join(rates)}. {'The means stand in that order.' if held else 'The means do NOT stand so.'} "
         f"{chosen}",
-        steps_table(comparison, labels, draws),
+        steps_table(comparison, labels, draws).drop(columns=["benchmark", "split"]),
     )
     yield Section(
         f"types_{_key(planned)}",

@@ -66,6 +66,7 @@ class PrefixCache:
         self._shape = (layers, heads, dim, device)
         self._budget = budget
         self._entries: list[Prefix] = []
+        self._room = 0
 
     def take(self, tokens: list[int]) -> Prefix:
         """A prefix holding the longest known beginning of `tokens`, at most all but the last one.
@@ -73,25 +74,31 @@ class PrefixCache:
         The caller owns it until `give`. An entry of which more than half is of use is taken as it is, any
         other is copied, so that episodes which share only a beginning don't rob each other.
         """
-        best, common = None, 0
-        for entry in reversed(self._entries):
-            length = common_length(entry.tokens, tokens)
-            if length > common:
-                best, common = entry, length
+        best: Prefix | None = None
+        common, head = 0, tokens[:1]
+        for entry in reversed(self._entries):  # hundreds with a small model; most are told by their head
+            if entry.tokens[: len(head)] != head:
+                continue
+            best, common = entry, common_length(entry.tokens, tokens)
+            if common == len(tokens):
+                break
+            head = tokens[: common + 1]
         common = min(common, len(tokens) - 1)
         if best is None or common == 0:
             return Prefix(*self._shape)
         if 2 * common < len(best.tokens):
             return best.branch(common)
         self._entries.remove(best)
+        self._room -= best.capacity
         del best.tokens[common:]
         return best
 
     def give(self, prefix: Prefix) -> None:
         """Put a prefix (back) as the most recent one."""
         self._entries.append(prefix)
-        while sum(entry.capacity for entry in self._entries) > self._budget and len(self._entries) > 1:
-            self._entries.pop(0)
+        self._room += prefix.capacity
+        while self._room > self._budget and len(self._entries) > 1:
+            self._room -= self._entries.pop(0).capacity
 
 
 def common_length(left: list[int], right: list[int]) -> int:

@@ -49,8 +49,10 @@ bench: setup
 
 # The paper's experiments in miniature, and one report; killed, it goes on. SIZE=smoke takes minutes.
 SIZE ?= mini
+# Runs that are played at a time.
+WORKERS ?= 2
 study: setup
-	$(BIN)/jitmem study run --size $(SIZE)
+	$(BIN)/jitmem study run --size $(SIZE) --workers $(WORKERS)
 
 serve: setup
 	$(BIN)/jitmem serve

@@ -46,12 +46,12 @@ def pair_table(
         for metric in _metrics(base, group) if base else ():
             assert base is not None
             pairs = paired(base.streams, group.streams, metric)
-            row = _head(base, group, metric) | {"pairs": pairs.number} | _figures(pairs, draws, seed)
+            row = _head(base, group, metric) | {"pairs": pairs.number} | figures(pairs, draws, seed)
             tests = mcnemar_by_replicate(pairs) if metric == "success" else {}
             told = [f"{which}: {t.only_a}/{t.only_b}, p {t.p:.3g}" for which, t in tests.items()]
             row["McNemar by order"] = "; ".join(told) or NONE
             rows.append(row | {"left out: errors": pairs.errors, "without partner": pairs.unmatched})
-    return _corrected(rows)
+    return corrected(rows)
 
 
 def steps_table(
@@ -85,9 +85,9 @@ def steps_table(
                 pairs = paired(base.streams, group.streams, metric)
                 gaps = task_differences(pairs)
                 row = _head(base, group, metric) | {"orders": tested_orders(pairs), "tasks": len(gaps)}
-                row |= _figures(pairs, draws, seed)
+                row |= figures(pairs, draws, seed)
                 rows.append(row | {"wins": int((gaps > 0).sum()), "losses": int((gaps < 0).sum())})
-    return _corrected(rows)
+    return corrected(rows)
 
 
 def _named(comparison: Comparison, name: str) -> dict[tuple[str, str, str], Group]:
@@ -121,7 +121,7 @@ def _head(base: Group, group: Group, metric: Metric) -> dict[str, Any]:
     return row | {"metric": "score" if metric == "reward" else "SR"}
 
 
-def _figures(pairs: Pairs, draws: int, seed: int) -> dict[str, Any]:
+def figures(pairs: Pairs, draws: int, seed: int) -> dict[str, Any]:
     """Difference, interval, p as a number yet, and what can be detected."""
     interval = difference_interval(pairs, draws=draws, seed=seed)
     return {
@@ -133,7 +133,7 @@ def _figures(pairs: Pairs, draws: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _corrected(rows: list[dict[str, Any]]) -> pd.DataFrame:
+def corrected(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Rows as a frame, p corrected for their number and both told in three digits."""
     for row, adjusted in zip(rows, holm([row["p"] for row in rows]), strict=True):
         row["p"], row["p Holm"] = (NONE if p is None else f"{p:.3g}" for p in (row["p"], adjusted))

@@ -11,15 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 
 from .errors import UserError
 from .statistics import Pairs
-
-if TYPE_CHECKING:
-    pass
 
 Name = TypeVar("Name", bound=Hashable)
 Method = Literal["exact", "Monte Carlo"]

@@ -75,14 +75,10 @@ class PrefixCache:
         other is copied, so that episodes which share only a beginning don't rob each other.
         """
         best: Prefix | None = None
-        common, head = 0, tokens[:1]
+        common = 0
         for entry in reversed(self._entries):  # hundreds with a small model; most are told by their head
-            if entry.tokens[: len(head)] != head:
-                continue
-            best, common = entry, common_length(entry.tokens, tokens)
-            if common == len(tokens):
-                break
-            head = tokens[: common + 1]
+            if common < len(tokens) and entry.tokens[: common + 1] == tokens[: common + 1]:
+                best, common = entry, common_length(entry.tokens, tokens)
         common = min(common, len(tokens) - 1)
         if best is None or common == 0:
             return Prefix(*self._shape)

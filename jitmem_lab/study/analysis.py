@@ -1,4 +1,4 @@
-"""Why an ordering came out as it did: by type of task, and by what payloads held of the tasks' solutions."""
+"""An ordering by type of task, and how much of the tasks' solutions the payloads held."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..benchmarks import load_benchmark
+from ..compare_pairs import corrected, figures
 from ..compare_tables import NONE, percent
-from ..comparison import Comparison, Group
+from ..comparison import Comparison, Group, Replicate
 from ..errors import JitmemError
 from ..frames import frame
-from ..inference import detectable_for, holm, paired_test, task_differences
+from ..inference import task_differences
 from ..records import Episode
-from ..statistics import Streams, difference_interval, paired
+from ..statistics import over_orders, paired
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,23 +33,27 @@ def plain_type(kind: str) -> str:
 
 
 def type_table(comparison: Comparison) -> pd.DataFrame:
-    """Success in percent by type of task, a row a system; the number of tasks stands beside the type."""
+    """Success in percent by type of task, mean over orders; the number of tasks stands beside the type."""
     groups = comparison.groups
     types = Counter({e.task.task_id: e.task.task_type for g in groups for e in g.episodes}.values())
     rows = []
     for group in groups:
         row: dict[str, Any] = {"row": group.label}
         for kind, count in sorted(types.items()):
-            row[f"{plain_type(kind)} ({count})"] = _rate(
-                [e for e in group.episodes if e.task.task_type == kind]
-            )
+            row[f"{plain_type(kind)} ({count})"] = _rate(group, kind)
         rows.append(row)
     return frame(rows)
 
 
-def _rate(episodes: Sequence[Episode]) -> str:
-    won = [episode.outcome == "success" for episode in episodes if episode.outcome != "error"]
-    return percent(sum(won) / len(won)) if won else NONE
+def _of_type(group: Group, kind: str) -> dict[Replicate, list[Episode]]:
+    return {
+        order: [episode for episode in stream if episode.task.task_type == kind]
+        for order, stream in group.streams.items()
+    }
+
+
+def _rate(group: Group, kind: str) -> str:
+    return percent(over_orders(_of_type(group, kind)).mean)
 
 
 def type_steps_table(
@@ -55,61 +61,37 @@ def type_steps_table(
 ) -> pd.DataFrame:
     """The steps of an ordering within each type of task, those that speak against it first.
 
-    In points with 95 % intervals; p as `inference.paired_test` has it, corrected by Holm over all rows. An
-    interval from few tasks is a rough one.
+    Figures as in `compare_pairs.steps_table`, p corrected for all rows. An interval from few tasks is a rough
+    one.
     """
     groups = {group.label: group for group in comparison.groups}
-    rows: list[dict[str, Any]] = []
-    for better, worse in pairwise(label for label in labels if label in groups):
-        kinds = {e.task.task_type for e in groups[better].episodes}
-        for kind in sorted(kinds):
-            pairs = paired(_of_type(groups[worse], kind), _of_type(groups[better], kind))
-            gaps, gap = task_differences(pairs), difference_interval(pairs, draws=draws, seed=seed)
-            rates = [_rate(_those(groups[label], kind)) for label in (better, worse)]
-            rows.append(
-                {
-                    "step": f"{better} against {worse}",
-                    "type": plain_type(kind),
-                    "tasks": len(gaps),
-                    "SR": " against ".join(rates),
-                    "difference": pairs.difference,
-                    "95 %": f"{percent(gap[0])} to {percent(gap[1])}" if gap else NONE,
-                    "p": paired_test(pairs, draws=draws, seed=seed).p,
-                    "p Holm": None,
-                    "detectable": percent(detectable_for(pairs)),
-                }
-            )
-    for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
-        row["p Holm"] = NONE if corrected is None else f"{corrected:.3g}"
-        row["p"] = NONE if row["p"] is None else f"{row['p']:.3g}"
-    rows.sort(key=lambda row: 0.0 if row["difference"] is None else row["difference"])
-    for row in rows:
-        row["difference"] = percent(row["difference"])
-    return frame(rows)
-
-
-def _those(group: Group, kind: str) -> list[Episode]:
-    return [episode for episode in group.episodes if episode.task.task_type == kind]
-
-
-def _of_type(group: Group, kind: str) -> Streams:
-    return {
-        order: [episode for episode in stream if episode.task.task_type == kind]
-        for order, stream in group.streams.items()
-    }
+    found: list[tuple[float, dict[str, Any]]] = []
+    for better, worse in pairwise(groups[label] for label in labels if label in groups):
+        for kind in sorted({episode.task.task_type for episode in better.episodes}):
+            pairs = paired(_of_type(worse, kind), _of_type(better, kind))
+            row = {
+                "step": f"{better.label} against {worse.label}",
+                "type": plain_type(kind),
+                "tasks": len(task_differences(pairs)),
+                "SR": f"{_rate(better, kind)} against {_rate(worse, kind)}",
+            }
+            found.append((pairs.difference or 0.0, row | figures(pairs, draws, seed)))
+    return corrected([row for _, row in sorted(found, key=itemgetter(0))])
 
 
 def solutions(comparison: Comparison) -> dict[str, list[str]]:
-    """The benchmark's own solution of each task, by the task's id; those that it has none of are left out."""
+    """The benchmark's own solution of each task that was played, by the task's id.
+
+    Those of a split whose data are not here are left out, all of them.
+    """
+    played = {episode.task.task_id for group in comparison.groups for episode in group.episodes}
     found: dict[str, list[str]] = {}
     for benchmark, split in dict.fromkeys((group.benchmark, group.split) for group in comparison.groups):
-        with contextlib.suppress(JitmemError):  # data that are not here: the table is left out
-            world = load_benchmark(benchmark, split)
-            try:
-                for task in world.tasks():
-                    found[task.task_id] = world.oracle(task)
-            finally:
-                world.close()
+        with (
+            contextlib.suppress(JitmemError),
+            contextlib.closing(load_benchmark(benchmark, split)) as world,
+        ):
+            found |= {t.task_id: world.oracle(t) for t in world.tasks() if t.task_id in played}
     return found
 
 
@@ -147,11 +129,16 @@ def solution_table(comparison: Comparison, known: Mapping[str, Sequence[str]]) -
             row: dict[str, Any] = {"row": group.label, "payloads": len(every)}
             row["of the solution"] = percent(sum(every) / len(every))
             row |= {
-                f"SR, {name}": f"{_rate(shares[name])} ({len(shares[name])})" if shares[name] else NONE
+                f"SR, {name}": f"{_pooled(shares[name])} ({len(shares[name])})" if shares[name] else NONE
                 for name in _SHARES
             }
             rows.append(row)
     return frame(rows)
+
+
+def _pooled(episodes: Sequence[Episode]) -> str:
+    """Success in percent of episodes with a result, whatever their order."""
+    return percent(sum(episode.outcome == "success" for episode in episodes) / len(episodes))
 
 
 def _name(share: float) -> str:

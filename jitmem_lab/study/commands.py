@@ -240,7 +240,8 @@ def status_command(out: Path, as_json: bool) -> None:
 
     def work() -> dict[str, Any]:
         from ..sweep import read_sweep
-        from .running import RUNS, read_study
+        from .plan import RUNS
+        from .running import read_study
 
         status = read_study(out)
         runs: dict[str, Any] = {}

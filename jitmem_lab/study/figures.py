@@ -11,8 +11,12 @@ from ..statistics import over_orders, rate_interval
 from .parts import WRITTEN
 
 WRITE, READ, PLAIN = "#c2571a", "#1f6fb4", "#767c84"
-"""Colours of what is written before the next task is known, of what is curated for it, and of the others."""
-_KINDS = {PLAIN: "no memory, or traces as they are", WRITE: "written before the task", READ: "curated for it"}
+"""Colours of systems that write before the next task is known, of JitMem, and of the others."""
+_KINDS = {
+    PLAIN: "without a curator",
+    WRITE: "written before the task is known",
+    READ: "JitMem and its variants",
+}
 
 
 def rates_figure(comparison: Comparison, rows: Sequence[str], draws: int = 10_000, seed: int = 0) -> Any:

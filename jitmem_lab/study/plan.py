@@ -17,8 +17,8 @@ from ..records import content_hash
 from .parts import PARTS, Part, roles_of
 from .sizes import SIZES, Size, World
 
-TRAINING, REFRESH = "training", "refresh"
-"""Folders of the training and of its staged refresh, in the study's own."""
+TRAINING, REFRESH, RUNS = "training", "refresh", "runs"
+"""Folders of the training, of its staged refresh and of the runs, in the study's own."""
 
 
 class Planned(NamedTuple):
@@ -146,7 +146,7 @@ def _add_part(plan: Plan, part: Part, games: int | None, orders: int | None, cel
         elif key in size.leaves_out:
             plan.left_out[key] = size.leaves_out[key]
         else:
-            for split in _splits(benchmark, world, plan.notes):
+            for split in _splits(benchmark, world, plan):
                 planned = _planned(plan, part, benchmark, split, world, games, orders, cells)
                 if planned.rows:
                     plan.parts.append(planned)
@@ -185,17 +185,18 @@ def _roles(size: Size, out: Path, given: Mapping[str, str]) -> dict[str, str]:
     return own | size.roles | dict(given)
 
 
-def _splits(benchmark: str, world: World, notes: list[str]) -> list[str]:
-    """The splits that are played; of alternatives the first with data."""
+def _splits(benchmark: str, world: World, plan: Plan) -> list[str]:
+    """The splits that are played; of alternatives one that was begun here, else the first with data."""
     if not world.either:
         return list(world.splits)
-    for split in world.splits:
-        if split.startswith("generated") or _has_data(benchmark, split):
+    begun = [split for split in world.splits if any((plan.out / RUNS).glob(f"{benchmark}-{split}-*"))]
+    for split in begun or world.splits:
+        if begun or split.startswith("generated") or _has_data(benchmark, split):
             if split != world.splits[0]:
                 note = (
                     f"{benchmark}: {split} is played, since the data of {world.splits[0]} were not found here"
                 )
-                notes.extend([note] if note not in notes else [])
+                plan.notes.extend([note] if note not in plan.notes else [])
             return [split]
     return []
 

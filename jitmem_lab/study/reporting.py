@@ -21,8 +21,8 @@ from ..statistics import over_orders
 from .analysis import solution_table, solutions, type_steps_table, type_table
 from .commands_of import STUDY, cell_command, study_command
 from .figures import rates_figure
-from .plan import REFRESH, TRAINING, Plan, Planned
-from .running import PAGES, REPORT, RUNS
+from .plan import REFRESH, RUNS, TRAINING, Plan, Planned
+from .running import PAGES, REPORT
 from .tables import best_written, compared, part_table, payload_table, run_of, run_table
 
 if TYPE_CHECKING:
@@ -145,13 +145,13 @@ def _main_sections(comparison: Comparison, planned: Planned, draws: int) -> Iter
     yield Section(
         f"types_{_key(planned)}",
         f"Success by type of task, {_where(planned)}",
-        "In percent over all orders; the number of tasks stands beside the type.",
+        "In percent, mean over orders; the number of tasks stands beside the type.",
         type_table(comparison),
     )
     yield Section(
         f"types_steps_{_key(planned)}",
         f"The ordering by type of task, {_where(planned)}",
-        "The steps of the ordering within each type: those that speak most against it stand first.",
+        f"The steps of the ordering within each type: those that speak most against it stand first. {chosen}",
         type_steps_table(comparison, labels, draws),
     )
     yield Section(
@@ -159,7 +159,8 @@ def _main_sections(comparison: Comparison, planned: Planned, draws: int) -> Iter
         f"What payloads held of the solution, {_where(planned)}",
         "Mean share, in percent, of the actions of a task's own solution (which no system was shown) that "
         "stand in its payload word for word, then success where none, less than half, and half or more of "
-        "them do, with the number of episodes. A match of texts: the executor may have gone another way.",
+        "them do, with the number of episodes. A match of texts: the executor may have gone another way; and "
+        "tasks of different columns differ in difficulty, so this describes and shows no effect.",
         solution_table(comparison, solutions(comparison)),
     )
     yield Section(

@@ -17,13 +17,13 @@ from ..runs import Run, RunLock
 from ..sweep import Sweep, check_folder, run_sweep
 from ..sweeping.check import check_cells
 from ..sweeping.engines import Engine
-from .plan import REFRESH, TRAINING, Plan, make_plan, own_curator
+from .plan import REFRESH, RUNS, TRAINING, Plan, make_plan, own_curator
 from .sizes import SIZES
 
 STATUS = "study.json"
 """Name of a study's status file."""
-RUNS, PAGES, REPORT = "runs", "pages", "report"
-"""Folders of the runs, the executed notebooks and the report."""
+PAGES, REPORT = "pages", "report"
+"""Folders of the executed notebooks and the report."""
 
 
 def _say(words: str) -> None:

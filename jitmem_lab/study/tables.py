@@ -18,8 +18,7 @@ from ..runs import Run
 from ..statistics import Metric, difference_interval, mean_std, over_orders, paired, rate_interval
 from .analysis import plain_type
 from .parts import WRITTEN
-from .plan import Plan, Planned
-from .running import RUNS
+from .plan import RUNS, Plan, Planned
 
 if TYPE_CHECKING:
     import pandas as pd

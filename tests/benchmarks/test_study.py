@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jitmem_lab.study.plan import make_plan
-from jitmem_lab.study.running import RUNS, read_study, run_study
+from jitmem_lab.study.plan import RUNS, make_plan
+from jitmem_lab.study.running import read_study, run_study
 
 pytest.importorskip("alfworld", reason="needs the extra alfworld")
 pytest.importorskip("trl", reason="needs the extra train")

@@ -18,7 +18,7 @@ from jitmem_lab.published import CELLS, QWEN
 from jitmem_lab.report import Link, table_html, to_csv
 from jitmem_lab.study.commands_of import cell_command
 from jitmem_lab.study.parts import PARTS, roles_of
-from jitmem_lab.study.plan import Plan, make_plan
+from jitmem_lab.study.plan import RUNS, Plan, make_plan
 from jitmem_lab.study.reporting import write_study
 from jitmem_lab.study.running import plan_of, read_study
 from jitmem_lab.study.sizes import SIZES
@@ -159,6 +159,15 @@ def test_a_link_leads_beside_the_page_only() -> None:
     for href in ("javascript:alert(1)", "https://example.org/", "//example.org/"):
         with pytest.raises(UserError, match="not beside the page"):
             Link("x", href)
+
+
+def test_a_split_that_was_begun_stays_whatever_data_is_found_later(tmp_path: Path) -> None:
+    (tmp_path / RUNS / "alfworld-generated_test-none-order0").mkdir(parents=True)
+    assert {planned.split for planned in make_plan("mini", tmp_path).parts} == {"generated_test"}
+    (tmp_path / RUNS / "alfworld-generated_test-none-order0").rename(
+        tmp_path / RUNS / "alfworld-valid_seen-none-order0"
+    )
+    assert {planned.split for planned in make_plan("mini", tmp_path).parts} == {"valid_seen"}
 
 
 @pytest.mark.parametrize("size", ["mini", "paper"])

@@ -19,9 +19,9 @@ from jitmem_lab.cli import _run, cli
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.runs import Run
 from jitmem_lab.study import running
-from jitmem_lab.study.plan import Plan, make_plan, own_curator
+from jitmem_lab.study.plan import RUNS, Plan, make_plan, own_curator
 from jitmem_lab.study.reporting import write_study
-from jitmem_lab.study.running import RUNS, STATUS, plan_of, read_study, run_study
+from jitmem_lab.study.running import STATUS, plan_of, read_study, run_study
 from jitmem_lab.sweep import Place, Sweep
 from jitmem_lab.terminal import exit_code
 

@@ -60,17 +60,19 @@ class Plan:
         return list(self.all_cells.values())
 
     @property
+    def main(self) -> Planned | None:
+        """Table 1, on the first benchmark that has it."""
+        return next((planned for planned in self.parts if planned.part.name == "table_1"), None)
+
+    @property
     def trains(self) -> bool:
         """Whether a curator is trained here."""
-        return self.size.training is not None and self.roles.get("trained") == self._own(TRAINING)
+        return self.size.training is not None and self.roles.get("trained") == own_curator(self.out, TRAINING)
 
     @property
     def refreshes(self) -> bool:
         """Whether it is trained further here."""
         return self.trains and self.size.refresh is not None
-
-    def _own(self, stage: str) -> str:
-        return own_curator(self.out, stage)
 
 
 def own_curator(out: Path, stage: str) -> str:
@@ -116,24 +118,18 @@ def make_plan(
     asked |= {"role": [(role, model) for role, model in roles.items()]} if roles else {}
     asked |= {name: value for name, value in (("games", games), ("orders", orders)) if value is not None}
     plan = Plan(chosen, folder, models, [], {}, {}, asked=asked)
-    named = _Cells({}, {})
+    cells: dict[str, Cell] = {}
     for part in PARTS.values():  # of all of them, so that a run's name does not depend on which are asked for
         wanted = plan if not parts or part.name in parts else replace(plan, parts=[], left_out={}, notes=[])
-        _add_part(wanted, part, games, orders, named)
+        _add_part(wanted, part, games, orders, cells)
+    by_name = {cell.name: cell for cell in cells.values()}
     names = [name for planned in plan.parts for own in planned.rows.values() for name in own]
-    plan.all_cells.update({name: named.by_name[name] for name in names})
+    plan.all_cells.update({name: by_name[name] for name in names})
     return plan
 
 
-class _Cells(NamedTuple):
-    """The cells so far."""
-
-    by_name: dict[str, Cell]
-    by_request: dict[str, str]
-
-
-def _add_part(plan: Plan, part: Part, games: int | None, orders: int | None, cells: _Cells) -> None:
-    """A part on each of its benchmarks and splits, or why it is left out."""
+def _add_part(plan: Plan, part: Part, games: int | None, orders: int | None, cells: dict[str, Cell]) -> None:
+    """A part on each of its benchmarks and splits, or why it is left out; `cells` by what they ask."""
     size = plan.size
     if part.name in size.leaves_out:
         plan.left_out[part.name] = size.leaves_out[part.name]
@@ -215,7 +211,7 @@ def _planned(
     world: World,
     games: int | None,
     orders: int | None,
-    cells: _Cells,
+    cells: dict[str, Cell],
 ) -> Planned:
     """A part's cells on a split; those that another part has are taken from it."""
     count = world.orders if part.main else world.few
@@ -236,11 +232,10 @@ def _planned(
             parameters = chosen | {"order": order}
             config = EvalConfig.make(**parameters)
             digest = content_hash(config.request())
-            if digest not in cells.by_request:
-                name = _name(cells.by_name, benchmark, split, label, order)
-                cells.by_request[digest] = name
-                cells.by_name[name] = Cell(name, label, parameters, config)
-            rows.setdefault(label, []).append(cells.by_request[digest])
+            if digest not in cells:
+                name = _name({cell.name for cell in cells.values()}, benchmark, split, label, order)
+                cells[digest] = Cell(name, label, parameters, config)
+            rows.setdefault(label, []).append(cells[digest].name)
     return Planned(part, benchmark, split, rows)
 
 
@@ -258,7 +253,7 @@ def _resolved(value: Any, roles: Mapping[str, str], benchmark: str) -> Any:
     return roles.get(f"{value[1:]}-{benchmark}") or roles[value[1:]]
 
 
-def _name(taken: Mapping[str, Cell], benchmark: str, split: str, label: str, order: int) -> str:
+def _name(taken: set[str], benchmark: str, split: str, label: str, order: int) -> str:
     """A folder's name for a cell."""
     plain = re.sub(r"[^A-Za-z0-9]+", "_", label).strip("_")
     name = f"{benchmark}-{split}-{plain}-order{order}"

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..files import make_folder, write_atomic
 from ..report import PAPER
 from .figures import rates_figure
-from .plan import Plan
+from .plan import Plan, Planned
 from .reporting import write_study
 from .tables import compared
 
@@ -31,7 +31,7 @@ _WIDTH = 900
 
 
 def publish(plan: Plan, folder: str | Path, draws: int = 10_000) -> list[str]:
-    """Write the report, and into a folder its tables as CSV, table 1 as Markdown and as a picture.
+    """Write the report, and into a folder its tables as CSV, the first table 1 as Markdown and as a picture.
 
     Returns:
         What was written, as paths; a sentence where no picture could be taken.
@@ -39,7 +39,7 @@ def publish(plan: Plan, folder: str | Path, draws: int = 10_000) -> list[str]:
     Raises:
         UserError: Nothing was run yet, table 1 is not among what was asked, or the folder cannot be written.
     """
-    main = next((planned for planned in plan.parts if planned.part.name == "table_1"), None)
+    main = plan.main
     if main is None:
         raise UserError("this study has no table 1, which is what is published; run it with that part")
     tables = [file for file in write_study(plan, draws) if file.suffix == ".csv"]
@@ -51,7 +51,11 @@ def publish(plan: Plan, folder: str | Path, draws: int = 10_000) -> list[str]:
         write_atomic(root / TABLE, markdown(table_1))
     except OSError as error:
         raise UserError(f"{root} cannot be written to ({error.strerror}); choose another") from None
-    return [*(str(root / file.name) for file in tables), str(root / TABLE), *_picture(plan, root, draws)]
+    return [
+        *(str(root / file.name) for file in tables),
+        str(root / TABLE),
+        *_picture(plan, main, root, draws),
+    ]
 
 
 def markdown(table: str) -> str:
@@ -69,9 +73,8 @@ def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _picture(plan: Plan, root: Path, draws: int) -> list[str]:
+def _picture(plan: Plan, main: Planned, root: Path, draws: int) -> list[str]:
     """Take table 1's picture with a browser."""
-    main = next(planned for planned in plan.parts if planned.part.name == "table_1")
     figure = rates_figure(compared(plan, main), list(main.rows), draws)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / Path(PICTURE).with_suffix(".html")

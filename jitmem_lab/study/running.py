@@ -346,7 +346,7 @@ def _pages(plan: Plan, progress: bool) -> str | None:
 
 def page_parameters(plan: Plan) -> dict[str, dict[str, Any]]:
     """Parameters of the notebooks that make the study's pages."""
-    main = next((planned for planned in plan.parts if planned.part.name == "table_1"), None)
+    main = plan.main
     if main is None:
         return {}
     runs = plan.out.resolve() / RUNS

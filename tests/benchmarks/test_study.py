@@ -36,6 +36,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_report_opens_alone_and_leads_to_every_run(whole: Path) -> None:
     page = re.sub(r"(?s)<script.*?</script>", "", whole.read_text(encoding="utf-8"))
     assert not re.search(r'(src|href)="(https?:)?//', page)
+    assert len((whole.parent / "solutions_alfworld_generated_test.csv").read_text().splitlines()) > 1
     led = {(whole.parent / href).resolve() for href in re.findall(r'href="(\.\./[^"]*)"', page)}
     assert led
     assert all(folder.is_dir() for folder in led)

@@ -52,6 +52,6 @@ def take_pictures(pages: Sequence[Path], width: int, tallest: int, scripts: bool
                 page.close()
             chromium.close()
     except (Error, OSError) as error:
-        first = clean_text(str(error).strip().splitlines()[0], 200)
+        first = clean_text((str(error).strip() or type(error).__name__).splitlines()[0], 200)
         return [*taken, f"no more pictures: {browser} failed ({first})"]
     return taken

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import tempfile
 from pathlib import Path
 
 from ..browser import take_pictures
-from ..errors import UserError
+from ..errors import InfrastructureError, UserError
 from ..files import make_folder, write_atomic
 from ..report import PAPER
 from .figures import rates_figure
 from .plan import Plan, Planned
 from .reporting import write_study
-from .tables import compared
+from .tables import compared, played
 
 PICTURE, TABLE = "rates.png", "table.md"
 """Names of the picture and of the table in Markdown."""
@@ -31,31 +32,35 @@ _WIDTH = 900
 
 
 def publish(plan: Plan, folder: str | Path, draws: int = 10_000) -> list[str]:
-    """Write the report, and into a folder its tables as CSV, the first table 1 as Markdown and as a picture.
+    """Write the report, and into a folder its tables as CSV, table 1 as Markdown and as a picture.
+
+    Table 1 is that of the first benchmark that has a result.
 
     Returns:
-        What was written, as paths; a sentence where no picture could be taken.
+        What was written, as paths; a sentence where no picture could be taken, or an older one stays.
 
     Raises:
         UserError: Nothing was run yet, table 1 is not among what was asked, or the folder cannot be written.
+        InfrastructureError: The disk is full.
     """
-    main = plan.main
-    if main is None:
+    every = [planned for planned in plan.parts if planned.part.name == "table_1"]
+    if not every:
         raise UserError("this study has no table 1, which is what is published; run it with that part")
-    tables = [file for file in write_study(plan, draws) if file.suffix == ".csv"]
+    main = next((planned for planned in every if played(plan, planned)), every[0])
+    tables = {file.name: file for file in write_study(plan, draws) if file.suffix == ".csv"}
     root = make_folder(folder)
     try:
-        for file in tables:
-            write_atomic(root / file.name, file.read_bytes())
-        table_1 = (root / f"table_1_{main.benchmark}_{main.split}.csv").read_text(encoding="utf-8")
-        write_atomic(root / TABLE, markdown(table_1))
+        contents = {name: file.read_bytes() for name, file in tables.items()}
+        table_1 = contents[f"table_1_{main.benchmark}_{main.split}.csv"].decode("utf-8")
+        contents[TABLE] = markdown(table_1).encode("utf-8")
+        for name, content in contents.items():
+            write_atomic(root / name, content)
+        return [*(str(root / name) for name in contents), *_picture(plan, main, root, draws)]
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            why = f"{root} cannot be written to ({error.strerror}); make room and publish again"
+            raise InfrastructureError(why) from None
         raise UserError(f"{root} cannot be written to ({error.strerror}); choose another") from None
-    return [
-        *(str(root / file.name) for file in tables),
-        str(root / TABLE),
-        *_picture(plan, main, root, draws),
-    ]
 
 
 def markdown(table: str) -> str:
@@ -83,6 +88,7 @@ def _picture(plan: Plan, main: Planned, root: Path, draws: int) -> list[str]:
         said = take_pictures([page], _WIDTH, figure.layout.height, scripts=True)
         picture = page.with_suffix(".png")
         if not picture.is_file():
-            return said
+            older = f"{root / PICTURE} is an older picture, which may not show this table"
+            return [*said, older] if (root / PICTURE).exists() else said
         write_atomic(root / PICTURE, picture.read_bytes())
     return [str(root / PICTURE)]

@@ -140,7 +140,7 @@ def _main_sections(comparison: Comparison, planned: Planned, draws: int) -> Iter
         f"Paper: trained JitMem, JitMem, the best write-time system, none. Here, in the paper's order: "
         f"{'; '.join(rates)}. {'The means stand in that order.' if held else 'The means do NOT stand so.'} "
         f"{chosen}",
-        steps_table(comparison, labels, draws).drop(columns=["benchmark", "split"]),
+        steps_table(comparison, labels, draws).drop(columns=["benchmark", "split"], errors="ignore"),
     )
     yield Section(
         f"types_{_key(planned)}",
@@ -269,7 +269,7 @@ def _threats(plan: Plan, comparisons: list[Comparison]) -> Section:
         f"Size {plan.size.name}: {plan.size.says}. Small models show that a mechanism works here, not how "
         "much it gives a large one."
     ]
-    said += plan.notes
+    said += [*plan.size.threats, *plan.notes]
     said += [
         f"{caution} ({', '.join(where)})" for c in comparisons for caution, where in c.cautions().items()
     ]

@@ -225,8 +225,9 @@ def _with_parts_before(plan: Plan) -> Plan:
     """The plan that is reported: with the parts that were asked for earlier, unless anything else differs."""
     with contextlib.suppress(UserError):
         before = plan_of(plan.out)
-        old, new = before.asked | {"part": None}, plan.asked | {"part": None}
-        if before.size is plan.size and old == new and "part" in plan.asked:
+        same = before.size is plan.size and before.roles == plan.roles  # in whatever order they were given
+        same &= all(before.asked.get(name) == plan.asked.get(name) for name in ("games", "orders"))
+        if same and "part" in plan.asked:
             parts = [*before.asked["part"], *plan.asked["part"]] if "part" in before.asked else []
             return _made(plan.size.name, plan.out, plan.asked | {"part": parts})
     return plan

@@ -18,10 +18,11 @@ from click.testing import CliRunner
 from jitmem_lab.cli import _run, cli
 from jitmem_lab.errors import InfrastructureError, UserError
 from jitmem_lab.runs import Run
-from jitmem_lab.study import running
+from jitmem_lab.study import analysis, publishing, running
 from jitmem_lab.study.plan import RUNS, Plan, make_plan, own_curator
 from jitmem_lab.study.reporting import write_study
 from jitmem_lab.study.running import STATUS, plan_of, read_study, run_study
+from jitmem_lab.study.tables import compared
 from jitmem_lab.sweep import Place, Sweep
 from jitmem_lab.terminal import exit_code
 
@@ -282,3 +283,93 @@ def test_a_run_with_a_wrong_folder_ends_with_exit_2(
     (tmp_path / "file").write_text("x")
     assert _run(["study", "run", "--size", "smoke", "--part", "table_1", "-o", str(tmp_path / "file")]) == 2
     assert "cannot be made" in capsys.readouterr().err
+
+
+def test_rows_of_different_models_are_reported(study: Path) -> None:
+    file = study / RUNS / NONE / "config.json"
+    whole = json.loads(file.read_text())
+    file.write_text(json.dumps(whole | {"request": (whole.get("request") or {}) | {"model": "another"}}))
+    assert "table 1" in report(study)
+
+
+def test_solutions_that_raise_leave_the_others(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(study)
+    comparison = compared(plan, plan.parts[0])
+    first, *others = {e.task.task_id: e.task for e in comparison.groups[0].episodes}.values()
+
+    class World:
+        def tasks(self) -> list[Any]:
+            return [first, *others, first.model_copy(update={"task_id": "not played"})]
+
+        def oracle(self, task: Any) -> list[str]:
+            if task.task_id == first.task_id:
+                raise KeyError("a damaged file")
+            return ["look"]
+
+        def close(self) -> None:
+            raise OSError("gone")
+
+    monkeypatch.setattr(analysis, "load_benchmark", lambda *_: World())
+    assert set(analysis.solutions(comparison)) == {task.task_id for task in others}
+
+
+def test_roles_in_another_order_are_the_same_study(study: Path) -> None:
+    roles = {"writer": "pocket:curator", "second": "pocket"}
+    asked = make_plan("smoke", study, parts=["table_1"], roles=roles).asked
+    (study / STATUS).write_text(
+        json.dumps({"state": "completed", "size": "smoke", "asked": asked, "steps": {}})
+    )
+    turned = dict(reversed(roles.items()))
+    plan = running._with_parts_before(make_plan("smoke", study, parts=["table_8"], roles=turned))
+    assert [planned.part.name for planned in plan.parts] == ["table_1", "table_8"]
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, InfrastructureError), (errno.EACCES, UserError)])
+@pytest.mark.parametrize("name", ["runs.csv", publishing.TABLE, publishing.PICTURE])
+def test_a_published_file_that_cannot_be_written_is_one_sentence(
+    number: int,
+    kind: type[Exception],
+    name: str,
+    study: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def write(path: Path, content: bytes) -> None:
+        if path.name == name:
+            raise OSError(number, os.strerror(number))
+
+    def take(pages: list[Path], *_: Any, **__: Any) -> list[str]:
+        pages[0].with_suffix(".png").write_bytes(b"")
+        return []
+
+    monkeypatch.setattr(publishing, "write_atomic", write)
+    monkeypatch.setattr(publishing, "take_pictures", take)
+    with pytest.raises(kind, match="cannot be written to"):
+        publishing.publish(plan_of(study), tmp_path / "kept", draws=20)
+
+
+def test_an_older_picture_is_told(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "take_pictures", lambda *_, **__: ["no pictures"])
+    (tmp_path / publishing.PICTURE).write_bytes(b"old")
+    said = publishing.publish(plan_of(study), tmp_path, draws=20)
+    assert "older picture" in said[-1]
+    assert (tmp_path / publishing.PICTURE).read_bytes() == b"old"
+
+
+def test_rates_by_type_differ_by_the_difference_where_orders_have_other_tasks(study: Path) -> None:
+    for memory, won in (("none", {0: (0, 1)}), ("jitmem", {0: (0, 1, 2), 1: (0,)})):
+        for order, counts in ((0, 3), (1, 1)):
+            folder = study / RUNS / f"alfworld-generated_test-{memory}-order{order}"
+            if order:
+                make_run(folder, "alfworld", "generated_test", memory, order)
+            first = Run(folder).latest()[:counts]
+            lines = [json.loads(episode.to_line()) for episode in first]
+            for place, line in enumerate(lines):
+                line["task"] |= {"task_type": "one", "task_id": f"t{place}"}
+                line["outcome"] = "success" if place in won.get(order, ()) else "failure"
+            (folder / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    plan = make_plan("smoke", study, parts=["table_1"], orders=2)
+    comparison = compared(plan, plan.parts[0])
+    row = analysis.type_steps_table(comparison, ["jitmem", "none"], draws=20).iloc[0]
+    better, worse = map(float, row["SR"].split(" against "))
+    assert (better, worse, float(row["difference"])) == (100.0, 33.3, 66.7)

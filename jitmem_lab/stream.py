@@ -24,7 +24,7 @@ from .judging import Judge, environment_verdict
 from .memories.base import Memory
 from .progress import Progress
 from .provenance import provenance
-from .records import Episode, Recall, Task, Trajectory, Verdict, content_hash, to_json
+from .records import Call, Episode, Recall, Task, Trajectory, Verdict, content_hash, to_json
 from .runs import RUN_SCHEMA, Run, RunLock, diff_settings, shown
 from .session import Interrupted, Session
 
@@ -263,15 +263,14 @@ class _Stream:
             progress.close()
 
     def _warm(self, trajectories: Sequence[Trajectory]) -> None:
-        """Let memory take in demonstrations; what that cost is a line among the writes."""
-        session = Session(self.seed, "warm", self.stop)
+        """Let memory take in demonstrations; each call is a line among the writes, and so outlives a kill."""
+
+        def spent(call: Call) -> None:
+            append_line(self.path / "writes.jsonl", to_json({"key": "warm", "calls": [call.model_dump()]}))
+
+        session = Session(self.seed, "warm", self.stop, spent)
         session.phase = "write"
-        try:
-            self.memory.warm(trajectories, session)
-        finally:
-            if session.calls:
-                line = {"key": "warm", "calls": [call.model_dump() for call in session.calls]}
-                append_line(self.path / "writes.jsonl", to_json(line))
+        self.memory.warm(trajectories, session)
 
     def _load(self) -> None:
         """Read what an earlier attempt left, tolerating a torn last line."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,16 +120,24 @@ def make_plan(
     asked |= {name: value for name, value in (("games", games), ("orders", orders)) if value is not None}
     plan = Plan(chosen, folder, models, [], {}, {}, asked=asked)
     cells: dict[str, Cell] = {}
+    look = functools.cache(_with_data)  # it takes a second
     for part in PARTS.values():  # of all of them, so that a run's name does not depend on which are asked for
         wanted = plan if not parts or part.name in parts else replace(plan, parts=[], left_out={}, notes=[])
-        _add_part(wanted, part, games, orders, cells)
+        _add_part(wanted, part, games, orders, cells, look)
     by_name = {cell.name: cell for cell in cells.values()}
     names = [name for planned in plan.parts for own in planned.rows.values() for name in own]
     plan.all_cells.update({name: by_name[name] for name in names})
     return plan
 
 
-def _add_part(plan: Plan, part: Part, games: int | None, orders: int | None, cells: dict[str, Cell]) -> None:
+def _add_part(
+    plan: Plan,
+    part: Part,
+    games: int | None,
+    orders: int | None,
+    cells: dict[str, Cell],
+    look: Callable[[str], set[str]],
+) -> None:
     """A part on each of its benchmarks and splits, or why it is left out; `cells` by what they ask."""
     size = plan.size
     if part.name in size.leaves_out:
@@ -142,7 +151,7 @@ def _add_part(plan: Plan, part: Part, games: int | None, orders: int | None, cel
         elif key in size.leaves_out:
             plan.left_out[key] = size.leaves_out[key]
         else:
-            for split in _splits(benchmark, world, plan):
+            for split in _splits(benchmark, world, plan, look):
                 planned = _planned(plan, part, benchmark, split, world, games, orders, cells)
                 if planned.rows:
                     plan.parts.append(planned)
@@ -181,13 +190,13 @@ def _roles(size: Size, out: Path, given: Mapping[str, str]) -> dict[str, str]:
     return own | size.roles | dict(given)
 
 
-def _splits(benchmark: str, world: World, plan: Plan) -> list[str]:
+def _splits(benchmark: str, world: World, plan: Plan, look: Callable[[str], set[str]]) -> list[str]:
     """The splits that are played; of alternatives one that was begun here, else the first with data."""
     if not world.either:
         return list(world.splits)
     begun = [split for split in world.splits if any((plan.out / RUNS).glob(f"{benchmark}-{split}-*"))]
     for split in begun or world.splits:
-        if begun or split.startswith("generated") or _has_data(benchmark, split):
+        if begun or split.startswith("generated") or split in look(benchmark):
             if split != world.splits[0]:
                 note = (
                     f"{benchmark}: {split} is played, since the data of {world.splits[0]} were not found here"
@@ -197,10 +206,9 @@ def _splits(benchmark: str, world: World, plan: Plan) -> list[str]:
     return []
 
 
-def _has_data(benchmark: str, split: str) -> bool:
-    return any(
-        row["benchmark"] == benchmark and row["split"] == split and row["found"] for row in data.report()
-    )
+def _with_data(benchmark: str) -> set[str]:
+    """The splits of a benchmark whose data are here."""
+    return {row["split"] for row in data.report() if row["benchmark"] == benchmark and row["found"]}
 
 
 def _planned(

@@ -20,6 +20,8 @@ from jitmem_lab.execution import Executor
 from jitmem_lab.files import read_lines
 from jitmem_lab.judging import Judge
 from jitmem_lab.memories import load_memory
+from jitmem_lab.memories.raw import RawMemory
+from jitmem_lab.records import Message
 from jitmem_lab.runs import Run, diff, list_runs
 from jitmem_lab.stream import plan, run_stream
 
@@ -100,6 +102,19 @@ def test_a_task_twice_in_one_batch_does_not_see_its_twin(tmp_path):
     )
     assert all(not episode.recall.traces for episode in run.latest())
     assert len(run.latest()) == 8
+
+
+def test_what_a_warm_start_costs_is_written_call_by_call(tmp_path, monkeypatch):
+    written, model = [], RuleModel()
+
+    def warm(self, trajectories, session):
+        for _ in trajectories:
+            session.choose("curator", model, [Message(role="user", content="x")], ["a", "b"])
+            written.append(len(list(read_lines(tmp_path / "r" / "writes.jsonl"))))
+
+    monkeypatch.setattr(RawMemory, "warm", warm)
+    stream(tmp_path / "r", memory="raw", warm=[demonstration(task) for task in ButtonBenchmark(3).tasks()])
+    assert written == [1, 2, 3]  # a kill at any moment loses none of them
 
 
 def test_own_task_is_excluded_and_counted(tmp_path):

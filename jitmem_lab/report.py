@@ -33,7 +33,8 @@ th,td{padding:3px 10px;border-bottom:1px solid #e3e7ec;text-align:left;vertical-
 th{border-bottom:2px solid #b9c1ca;vertical-align:bottom;max-width:11em}
 td{font-variant-numeric:tabular-nums;white-space:pre-line}p,li{max-width:52em}
 @media print{body{max-width:none;margin:0;font-size:9pt}table{font-size:7pt}
-th,td{padding:2px 4px;overflow-wrap:anywhere;white-space:normal!important}h2{break-after:avoid}
+th,td{padding:2px 4px}th{white-space:normal!important}
+td{white-space:pre-line!important;overflow-wrap:break-word}h2{break-after:avoid}
 div{max-height:none!important;overflow:visible!important}tr{break-inside:avoid}
 @page{size:A4 landscape;margin:12mm}}
 footer{margin-top:3em;color:#5c6670;font-size:13px}

@@ -22,7 +22,7 @@ from ..statistics import over_orders, paired
 if TYPE_CHECKING:
     import pandas as pd
 
-_SHARES = ("none of it", "less than half", "half or more")
+_SHARES = ("none of it", "some, less than half", "half or more")
 """How much of a solution stands in a payload."""
 
 

@@ -161,7 +161,7 @@ def plan_command(
         lines += [f"{plan['runs']} runs in all", *plan["notes"], ""]
         lines += ["Models by role:"]
         lines += [f"  {role}: {model}" for role, model in sorted(plan["roles"].items())]
-        lines += ["", "Not run:"]
+        lines += ["", "Not run:" if plan["left_out"] else "All of it is run."]
         lines += [f"  {key}: {why}" for key, why in plan["left_out"].items()]
         return "\n".join(lines)
 

@@ -158,7 +158,7 @@ def _main_sections(comparison: Comparison, planned: Planned, draws: int) -> Iter
         f"solutions_{_key(planned)}",
         f"What payloads held of the solution, {_where(planned)}",
         "Mean share, in percent, of the actions of a task's own solution (which no system was shown) that "
-        "stand in its payload word for word, then success where none, less than half, and half or more of "
+        "stand in its payload word for word, then success where none, some, and half or more of "
         "them do, with the number of episodes. A match of texts: the executor may have gone another way; and "
         "tasks of different columns differ in difficulty, so this describes and shows no effect.",
         solution_table(comparison, solutions(comparison)),

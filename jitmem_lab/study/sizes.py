@@ -60,7 +60,9 @@ _SMALL = (
     "skills, workflows and rules are forms that it never saw, which holds write-time systems and raw traces "
     "back",
     "pocket:writer, fitted on walkthroughs of the train split, copies weakly (its model card says how much)",
-    "the curator was fitted on the train split before training, so that it knows where things often lie",
+    "the curator was fitted on the train split before training, so that it knows where things often lie: "
+    "compare its rows without traces (table 9) before anything is said for the bank",
+    "one training, of one seed",
 )
 _NO_CHAT = "the pocket models read no instructions, so they cannot judge, distil or be asked in chat"
 _THIRD = tuple(f"table_3/third: {row}" for row in ("none", "jitmem", "trained"))

@@ -61,9 +61,11 @@ def study_sections(plan: Plan, draws: int = 10_000) -> Iterator[Section]:
     yield _setting(plan)
     main = [(planned, found) for planned, found in parts if planned.part.name == "table_1"]
     for planned, comparison in main:
+        yield from _part(plan, planned, comparison, draws)
         yield from _main_sections(comparison, planned, draws)
     for planned, comparison in parts:
-        yield from _part(plan, planned, comparison, draws)
+        if planned.part.name != "table_1":
+            yield from _part(plan, planned, comparison, draws)
     for planned, comparison in main:
         yield Section(
             f"table_4_{_key(planned)}",
@@ -108,8 +110,8 @@ def _setting(plan: Plan) -> Section:
         told = f"{planned.benchmark} {planned.split}, {' or '.join(games)} games, {counted}"
         rows.append({"what": f"{planned.part.name} ({planned.part.source})", "value": told})
     text = (
-        "Made by one command from run directories that lie beside this page; every table names the runs that "
-        "it was computed from. Nothing here is a reproduction of the paper's figures: the models are others. "
+        "Made by one command from run directories that lie beside this page; rows lead to their first run, "
+        "and every run is listed at the end. Nothing here is a reproduction of the paper's figures: the models are others. "
         "Where the paper's cells are shown they stand in columns that begin with “paper”."
     )
     return Section("setting", "Setting", "\n".join([text, READING, PAPER_NOTE, *plan.notes]), frame(rows))

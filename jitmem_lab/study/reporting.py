@@ -111,9 +111,8 @@ def _setting(plan: Plan) -> Section:
         rows.append({"what": f"{planned.part.name} ({planned.part.source})", "value": told})
     text = (
         "Made by one command from run directories that lie beside this page; rows lead to their first run, "
-        "and every run is listed at the end. Nothing here is a reproduction of the paper's figures: the models "
-        "are others. "
-        "Where the paper's cells are shown they stand in columns that begin with “paper”."
+        "and every run is listed at the end. Nothing here is a reproduction of the paper's figures: the "
+        "models are others. Where the paper's cells are shown they stand in columns that begin with “paper”."
     )
     return Section("setting", "Setting", "\n".join([text, READING, PAPER_NOTE, *plan.notes]), frame(rows))
 

@@ -57,8 +57,8 @@ _POCKET = {
 }
 _SMALL = (
     "the pocket executor was fitted on single payloads for the very room: several procedures, lessons, "
-    "skills, workflows and rules are forms that it never saw, which holds write-time systems and raw traces "
-    "back",
+    "skills, workflows and rules are forms that it never saw, which may hold write-time systems and raw "
+    "traces back",
     "pocket:writer, fitted on walkthroughs of the train split, copies weakly (its model card says how much)",
     "the curator was fitted on the train split before training, so that it knows where things often lie: "
     "compare its rows without traces (table 9) before anything is said for the bank",

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitmem_lab.models.prefixes import PrefixCache, common_length
@@ -70,6 +70,7 @@ def test_prefixes_are_extended_copied_and_dropped() -> None:
     assert cache.take(list(range(1000, 1020))).tokens == []
 
 
+@settings(deadline=None)  # the first one loads torch
 @given(st.lists(st.lists(st.integers(0, 2), max_size=6), max_size=12))
 def test_the_longest_known_beginning_is_found(prompts: list[list[int]]) -> None:
     pytest.importorskip("torch")
